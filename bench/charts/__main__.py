@@ -6,42 +6,37 @@ import pathlib
 import sys
 from collections.abc import Callable
 
-import figures.compare
-import figures.cost
-import figures.load
-import figures.rates
-import figures.small
-import figures.stream
+from figures.results import Result, read
 from matplotlib.figure import Figure
 
-from . import compare, cost, load, rates, small, stream, style
+from . import bars, lines, style
 
-# Name, results, functions that read and draw them
-CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
-    ("cost", "cost-7.3-series.json", figures.cost.read, cost.by_way),
-    ("cost-by-size", "cost-7.3-series.json", figures.cost.read, cost.by_size),
-    ("load", "load-7.3-series.json", figures.load.read, load.relative),
-    ("compare", "compare.json", figures.compare.read, compare.speed),
-    ("compare-small", "compare.json", figures.compare.read, compare.small),
-    ("compare-large", "compare-large.json", figures.compare.read, compare.speed),
-    ("compare-four", "compare-four.json", figures.compare.read, compare.speed),
-    ("compare-guest", "compare-7.3-series.json", figures.compare.read, compare.speed),
-    ("stream", "stream-cost-7.3-series.json", figures.stream.read, stream.cost),
-    ("rates", "rates-7.3-series.json", figures.rates.read, rates.lost),
-    ("small", "small-cost-7.3-series.json", figures.small.read, small.cost),
-    ("peers-many", "compare-peers-many.json", figures.compare.read, compare.speed),
-    ("peers-few", "compare-peers-few.json", figures.compare.read, compare.speed),
+# Name, results, their benchmark, the function that draws them
+CHARTS: tuple[tuple[str, str, str, Callable[[Result], Figure]], ...] = (
+    ("cost", "cost-7.3-series", "cost", bars.cost),
+    ("cost-by-size", "cost-7.3-series", "cost", lines.cost),
+    ("load", "load-7.3-series", "load", lines.load),
+    ("compare", "compare", "compare", bars.compare),
+    ("compare-small", "compare", "compare", bars.compare_small),
+    ("compare-large", "compare-large", "compare", bars.compare),
+    ("compare-four", "compare-four", "compare", bars.compare),
+    ("compare-guest", "compare-7.3-series", "compare", bars.compare),
+    ("stream", "stream-cost-7.3-series", "stream", lines.stream),
+    ("rates", "rates-7.3-series", "rates", lines.rates),
+    ("small", "small-cost-7.3-series", "small", lines.small),
+    ("peers-many", "compare-peers-many", "compare", bars.compare),
+    ("peers-few", "compare-peers-few", "compare", bars.compare),
 )
 
 
 def main(results: pathlib.Path, folder: pathlib.Path) -> int:
-    for name, file, read, draw in CHARTS:
-        if not (results / file).exists():
-            print(f"{name}: not drawn, there is no {results / file}")
+    for name, file, bench, draw in CHARTS:
+        path = results / f"{file}.json"
+        if not path.exists():
+            print(f"{name}: not drawn, there is no {path}")
             continue
-        path = folder / f"{name}.svg"
-        style.save(path, functools.partial(draw, read(results / file)))
-        print(path)
+        style.save(folder / f"{name}.svg", functools.partial(draw, read(path, bench)))
+        print(folder / f"{name}.svg")
     return 0
 
 

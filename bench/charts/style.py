@@ -90,6 +90,13 @@ def bars(axes: Axes, names: list[str], ours: set[str]) -> None:
     axes.set_axisbelow(True)
 
 
+def amount(value: float, _position: int = 0) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g}"
+
+
 def beside(axes: Axes, across: float, row: float, text: str) -> None:
     """Text to the right of the end of a bar."""
     axes.annotate(text, (across, row), xytext=(4, 0), textcoords="offset points", va="center",

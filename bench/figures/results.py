@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The files of bench/results."""
+"""The files of bench/results: facts, then rows. A row says what was measured and where, then has the values of all runs
+for each figure, or why there are none."""
 
 import dataclasses
 import json
@@ -7,7 +8,10 @@ import pathlib
 import statistics
 from collections.abc import Iterable
 
-from .compact import SCHEMA
+MIB = 1 << 20
+GIB = 1 << 30
+# A row without figures has one of these, with the reason.
+OUTCOMES = ("unavailable", "failed", "different")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,21 +23,19 @@ class Summary:
     max: float
 
 
-def summary(values: Iterable[float]) -> Summary | None:
-    """None if there are no values."""
+def summary(values: Iterable[float]) -> Summary:
     found = list(values)
-    return Summary(statistics.median(found), min(found), max(found)) if found else None
+    return Summary(statistics.median(found), min(found), max(found))
 
 
-class Object:
-    """Part of a result: its members and, of a row, the figures of its runs, as attributes."""
+class Row:
+    """Its members and figures are attributes."""
 
     def __init__(self, data: dict) -> None:
         self.data = data
-        runs = data.get("runs", ())
-        names = dict.fromkeys(name for run in runs for name in run) if isinstance(runs, list) else ()
-        # By name; empty if there is a reason instead
-        self.figures = {name: summary(run[name] for run in runs if name in run) for name in names}
+        self.figures = {name: summary(value) for name, value in data.items() if isinstance(value, list)}
+        self.runs = max((len(value) for value in data.values() if isinstance(value, list)), default=0)
+        self.reason = next((data[name] for name in OUTCOMES if name in data), None)
 
     def __getattr__(self, name: str) -> object:
         for found in (self.__dict__.get("figures", {}), self.__dict__.get("data", {})):
@@ -41,22 +43,58 @@ class Object:
                 return found[name]
         raise AttributeError(name)
 
-    @property
-    def reason(self) -> str | None:
-        """Why there are no figures."""
-        return self.data.get("reason")
 
-    def all(self, name: str) -> list["Object"]:
-        return [Object(data) for data in self.data.get(name, ())]
+class Result:
+    """Its facts are attributes."""
 
-    def measured(self, name: str) -> list["Object"]:
-        """Those of a list that have figures."""
-        return [row for row in self.all(name) if row.figures]
+    def __init__(self, data: dict) -> None:
+        self.data = data
+        self.rows = [Row(row) for row in data["rows"]]
+        self.measured = [row for row in self.rows if row.figures]
+
+    def __getattr__(self, name: str) -> object:
+        if name in self.__dict__.get("data", {}):
+            return self.data[name]
+        raise AttributeError(name)
+
+    def where(self, **members: object) -> list[Row]:
+        """The rows with figures that have these members."""
+        return [row for row in self.measured if all(row.data.get(name) == value for name, value in members.items())]
+
+    def row(self, **members: object) -> Row:
+        found = self.where(**members)
+        if not found:
+            raise LookupError(f"`{self.data['bench']}` has no figures for {members}")
+        return found[0]
+
+    def each(self, member: str, **members: object) -> list:
+        """The values that a member has, in the order of the rows."""
+        return list(dict.fromkeys(row.data[member] for row in self.where(**members)))
 
 
-def read(path: pathlib.Path, bench: str) -> dict:
+def read(path: pathlib.Path, bench: str) -> Result:
     """The result in a file, which must be of the given benchmark."""
     data = json.loads(path.read_text())
-    if (data.get("bench"), data.get("schema")) != (bench, SCHEMA):
-        raise ValueError(f"{path}: not of `dmabuf-dio-bench {bench}`, schema {SCHEMA}")
-    return data
+    if data.get("bench") != bench or "rows" not in data:
+        raise ValueError(f"{path}: not rows of `dmabuf-dio-bench {bench}`")
+    return Result(data)
+
+
+def text(data: dict) -> str:
+    """JSON with a line for each fact and each row."""
+    facts = "".join(f"{json.dumps(name)}: {json.dumps(value)},\n " for name, value in data.items() if name != "rows")
+    rows = ",".join(f"\n  {json.dumps(row, ensure_ascii=False)}" for row in data["rows"])
+    return f'{{{facts}"rows": [{rows}]}}\n'
+
+
+def keep(path: str | pathlib.Path, command: str, data: dict | None = None) -> None:
+    """Stores what a benchmark has written, or the data, in this form, with the command."""
+    data = data or json.loads(pathlib.Path(path).read_text())
+    pathlib.Path(path).write_text(text({"bench": data.pop("bench"), "command": command, **data}))
+
+
+def size_name(bytes_: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if bytes_ >= 1 << shift:
+            return f"{bytes_ / (1 << shift):g} {unit}"
+    return f"{bytes_} bytes"

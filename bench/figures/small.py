@@ -1,48 +1,107 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Results of `dmabuf-dio-bench small`."""
+"""The tables of small reads."""
 
-import pathlib
+from collections.abc import Callable
 
-from . import results
-from .results import Object
+from .results import Result, Row
+from .show import markdown, number
 
 # What tables of one column show: lent memory, and reads in flight
-LENT = "io_uring, lent"
+LENT, REGISTERED = "io_uring, lent", "io_uring, registered"
 DEPTH = 32
+# The reference for speeds: the disk without a file system
+BASE = ("raw", REGISTERED)
 
 
-class Line(Object):
-    def __init__(self, data: dict) -> None:
-        super().__init__(data)
-        # By requests in flight
-        self.points = {point.depth: point for point in self.measured("points")}
-
-    @property
-    def name(self) -> str:
-        """The way and the memory; gather has only one kind of memory."""
-        fio = ", fio" if self.by == "fio" else ""
-        return self.way if self.way.startswith("gather") else f"{self.way}, {self.memory}{fio}"
+def name(row: Row) -> str:
+    """The way and the memory; gather has only one kind of memory."""
+    fio = ", fio" if row.by == "fio" else ""
+    return row.way if row.way.startswith("gather") else f"{row.way}, {row.memory}{fio}"
 
 
-class Small(Object):
-    def __init__(self, data: dict) -> None:
-        super().__init__(data)
-        lines = (Line(line) for line in data.get("lines", ()))
-        self.lines = [line for line in lines if line.points]
-
-    def targets(self) -> list[str]:
-        """In the order of the table."""
-        return list(dict.fromkeys(line.target for line in self.lines))
-
-    def point(self, target: str, name: str, depth: int) -> Object | None:
-        found = (line for line in self.lines if (line.target, line.name) == (target, name))
-        line = next(found, None)
-        return line.points.get(depth) if line else None
-
-    def per_read(self, target: str, name: str = LENT) -> float:
-        """The cost of a read with DEPTH in flight, which the results must have."""
-        return self.point(target, name, DEPTH).per_read.median
+def points(found: Result, depth: int | None = None) -> dict[tuple[str, str], dict[int, Row]]:
+    """By place and name, then by reads in flight."""
+    lines: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in found.measured:
+        if depth in (None, row.depth):
+            lines.setdefault((row.target, name(row)), {})[row.depth] = row
+    return lines
 
 
-def read(path: pathlib.Path) -> Small:
-    return Small(results.read(path, "small"))
+def per_read(found: Result, target: str, line: str = LENT) -> float:
+    """The cost of a read with DEPTH in flight, which the results must have."""
+    return points(found)[target, line][DEPTH].per_read.median
+
+
+def by_depth(cell: Callable[[Row], str], *results: Result) -> str:
+    """A row for each line, a column for each number of reads in flight."""
+    lines = [(key, rows) for found in results for key, rows in points(found).items()]
+    depths = dict.fromkeys(depth for _, rows in lines for depth in rows)
+    rows = [(*key, *(cell(rows[depth]) if depth in rows else "" for depth in depths)) for key, rows in lines]
+    return markdown(("on", "by, memory", *map(str, depths)), rows)
+
+
+def cost(row: Row) -> str:
+    return number(row.per_read.median)
+
+
+def speed(row: Row) -> str:
+    iops = row.iops
+    return f"{number(iops.median)} ({number(iops.min)} - {number(iops.max)})"
+
+
+def speed_of_base(found: Result) -> Callable[[Row], str]:
+    base = points(found).get(BASE, {})
+
+    def cell(row: Row) -> str:
+        if row.depth not in base:
+            return ""
+        median = base[row.depth].iops.median
+        return "{:.2f} ({:.2f} - {:.2f})".format(*(value / median for value in (row.iops.median, row.iops.min, row.iops.max)))
+    return cell
+
+
+def steps(before: Result, after: Result, names: tuple[str, str] = ("7.3", "with the series")) -> str:
+    """What a read costs in two cases, by default without and with the patch series."""
+    found = [points(result, DEPTH) for result in (before, after)]
+    rows = []
+    for target, line in points(before):
+        cells = []
+        for lines in found:
+            here, raw = (lines.get((on, line)) for on in (target, "raw"))
+            if here and raw:
+                cells += [cost(here[DEPTH]), f"{here[DEPTH].per_read.median / raw[DEPTH].per_read.median:.3f}"]
+        rows.append((target, line, *cells))
+    return markdown(("on", "by, memory", names[0], "of raw", names[1], "of raw"), rows)
+
+
+def appended(before: Result, after: Result) -> str:
+    """A read with its share of what is appended to the file meanwhile."""
+    rows = []
+    for key in points(before, DEPTH):
+        was, now = (per_read(found, *key) for found in (before, after))
+        rows.append((*key, number(was), number(now), f"{round(now) - round(was):+,}"))
+    return markdown(("on", "by, memory", "7.3", "with the series", "difference"), rows)
+
+
+def switched(off: Result, on: Result) -> str:
+    """The effect of the short path on the cost of a read, Linux 6.12."""
+    rows, others = [], points(on)
+    for key, line in points(off).items():
+        for depth, was in line.items():
+            now = others.get(key, {}).get(depth)
+            # The cost of polling depends on the disk and varies by a third from run to run.
+            if now and not was.way.endswith("polled"):
+                change = now.per_read.median / was.per_read.median - 1
+                rows.append((*key, str(depth), cost(was), cost(now), f"{change * 100:+.1f} %"))
+    return markdown(("on", "by, memory", "in flight", "off", "on", "change"), rows)
+
+
+def of_raw(*results: Result) -> list[tuple[str, ...]]:
+    """What a read costs on each target, and relative to the raw device."""
+    rows = []
+    for memory, line in (("lent pages", LENT), ("registered memory", REGISTERED)):
+        for target in ("ext4", "xfs", "raw"):
+            costs = [[per_read(found, on, line) for on in (target, "raw")] for found in results]
+            rows.append((f"{memory}, {target}", *(cell for here, raw in costs for cell in (number(here), f"{here / raw:.3f}"))))
+    return rows

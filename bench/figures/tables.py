@@ -6,133 +6,76 @@ import argparse
 import pathlib
 import re
 import sys
-from collections.abc import Callable
 
-from . import arm64, clock, cost, iommu, letters, questions, rates, small_tables, stream
-from .markdown import markdown
-from .results import Object, Summary
+from . import cost, small, streams, times
+from .results import Result, read
+from .show import columns, number
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
-SERIES = "cost-7.3-series.json"
-SHOWN = 128 * cost.MIB
 DOCUMENTS = ("docs/notes/measuring.md", "docs/notes/performance.md", "docs/notes/small-reads.md", "docs/streams.md",
              *(f"kernel/{folder}/0000-cover-letter.patch"
                for folder in ("series/block", "series/copy-file-range", "series/small-reads",
                               "series/heap-flag", "series-mapped")))
 
-# Rows of the summary and their names there; ours are bold.
-SUMMARY = (
-    ("heap: read() into the mapping", "system heap: buffered read into the mapping"),
-    ("memfd, faulted in: io_uring 1 MiB x 8", "memfd, faulted in and registered with io_uring, direct"),
-    ("module: READ", "**module: READ into an attached buffer**"),
-    ("module: slot, 8 MiB x 4", "**module: io_uring slot, 8 MiB x 4**"),
-    ("series: copy_file_range, heap", "**patch series: `copy_file_range` into a system-heap buffer**"),
-    ("module: LOAD", "**module: LOAD, which allocates too**"),
-    ("series: heap flag", "**patch series: heap flag, which allocates too**"),
-)
-
-
-def number(figure: Summary | None) -> str:
-    return "" if figure is None else f"{figure.median:,.0f}"
-
-
-def summary(found: cost.Cost) -> str:
-    rows = []
-    for way, name in SUMMARY:
-        figures = found.size(SHOWN).ways[way].figures
-        rows.append((name, number(figures.get("io", figures.get("load"))),
-                     number(figures.get("total"))))
-    return markdown(("way", "reading", "in all, from no buffer to a freed one"), rows)
-
-
-def all_ways(size: cost.Size) -> str:
-    head = ("way", "allocation", "I/O", "close", "total: median (min - max)", "copied", "zeroed")
-    rows = []
-    for way in size.ways.values():
-        if not way.figures:
-            rows.append((way.name, way.reason or "", "", "", "", "", ""))
-            continue
-        figure, total = way.figures.get, way.figures["total"]
-        in_one = figure("load") is not None
-        rows.append((way.name, "+" if in_one else number(figure("allocation")),
-                     number(figure("load" if in_one else "io")), number(figure("close")),
-                     f"{total.median:,.0f} ({total.min:,.0f} - {total.max:,.0f})",
-                     f"{way.copied:.0f}", f"{way.zeroed:.0f}"))
-    return markdown(head, rows)
-
-
-def by_size(found: cost.Cost) -> str:
-    """The total of each way, by size."""
-    sizes = [size for size in found.sizes if size.per == "MiB" and not size.reason]
-    head = ["way", *(size.name for size in sizes)]
-    rows = [[name, *(number(size.ways[name].figures.get("total")) for size in sizes)]
-            for name, way in sizes[0].ways.items() if way.figures]
-    return markdown(head, rows)
-
-
-def small_files(found: cost.Cost) -> str:
-    sizes = [size for size in found.sizes if size.per == "transfer" and not size.reason]
-    head = ["way", *(f"{size.name}: {what}" for size in sizes for what in ("I/O", "total"))]
-    rows = []
-    for name, way in sizes[0].ways.items():
-        if way.figures:
-            figures = [size.ways[name].figures for size in sizes]
-            rows.append([name, *(number(value) for figure in figures
-                                 for value in (figure.get("load", figure.get("io")),
-                                               figure.get("total")))])
-    return markdown(head, rows)
-
-
-SINKS = {"nothing": "into nothing", "file": "into a file", "usb": "into USB"}
-
-
-def stream_table(cell: Callable[[Object], str], *runs: tuple[stream.Streams, str]) -> str:
-    """A row for each way, a column for each block size. Each run has the file system's name, or ""."""
-    blocks = sorted({row.block for found, _ in runs for row in found.rows})
-    rows = []
-    for found, file_system in runs:
-        for to in found.sinks():
-            where = f", {file_system}" if file_system and to == "file" else ""
-            for way, of_way in found.ways(to).items():
-                cells = {row.block: cell(row) for row in of_way}
-                rows.append((f"{way} {SINKS[to]}{where}",
-                             *(cells.get(block, "") for block in blocks)))
-    return markdown(("way", *map(cost.size_name, blocks)), rows)
-
-
-def speed(row: Object) -> str:
-    """Throughput and CPU load, as in the mailing-list thread."""
-    mib = row.mib_per_s
-    return (f"{mib.median:,.0f} MiB/s ({mib.min:,.0f} - {mib.max:,.0f}), "
-            f"CPU {row.cpu_percent.median:.0f} %")
+# Heading, and the part of the files' names that says kernel and mode; figures are compared with the first.
+IOMMU = {
+    "no IOMMU": "7.3-mapped-off",
+    "no IOMMU, `7.3-series`": "7.3-series-off",
+    "strict, `7.3-series`": "7.3-series-strict",
+    "**strict**": "7.3-mapped-strict",
+    "lazy": "7.3-mapped-lazy",
+    "passed through": "7.3-mapped-passthrough",
+}
+IOMMU_LETTER = ("no IOMMU", "strict, `7.3-series`", "**strict**")
 
 
 def tables(results: pathlib.Path) -> dict[str, str]:
-    found = cost.read(results / SERIES)
-    without = cost.read(results / "cost-6.12-no-init.json")
-    debian = cost.read(results / "cost-6.12.json")
-    load = [number(there.size(SHOWN).ways["module: LOAD"].figures.get("total"))
-            for there in (debian, without)]
+    def found(name: str, bench: str) -> Result:
+        return read(results / f"{name}.json", bench)
+
+    def costs(name: str) -> Result:
+        return found(f"cost-{name}", "cost")
+
+    def reads(name: str) -> Result:
+        return found(f"small-{name}", "small")
+
+    series, small_73, small_series = costs("7.3-series"), reads("cost-7.3"), reads("cost-7.3-series")
+    modes = {name: (found(f"iommu-{mode}", "cost"), found(f"iommu-small-{mode}", "small")) for name, mode in IOMMU.items()}
+    in_guest = reads("7.3-series")
+    raw = [(name, *(number(small.per_read(each, "raw", line)) for each in (small_73, small_series)))
+           for name, line in (("lent pages", small.LENT), ("registered memory", small.REGISTERED))]
     return {
-        "stream_speed": stream_table(speed, (stream.read(results / "stream-7.3-series.json"), "")),
-        "stream_cost": stream_table(
-            lambda row: f"{row.per_mib.median:,.0f}",
-            *((stream.read(path), name) for path, name in
-              ((results / "stream-cost-7.3-series.json", "ext4"),
-               (results / "stream-cost-xfs-7.3-series.json", "XFS")) if path.exists())),
-        "rates": rates.table(rates.read(results / "rates-7.3-series.json")),
-        "summary": summary(found),
-        "clock": clock.table(found),
-        "arm64": arm64.table(results),
-        "ways": all_ways(found.size(SHOWN)),
-        "sizes": by_size(found),
-        "small": small_files(found),
-        **small_tables.all_of(results),
-        **letters.all_of(results),
-        **iommu.all_of(results),
-        **questions.all_of(results),
-        "debian": markdown(("`init_on_alloc`", "LOAD, instructions per MiB"),
-                           [("1, as Debian boots it", load[0]), ("0", load[1])]),
+        "summary": cost.summary(series),
+        "clock": cost.clock(series),
+        "ways": cost.all_ways(series),
+        "sizes": cost.by_size(series),
+        "small": cost.small_files(series),
+        "debian": cost.debian(costs("6.12"), costs("6.12-no-init")),
+        "arm64": cost.arm64([series, costs("arm64-7.3-series")], [small_series, reads("arm64-7.3-series")]),
+        "coherence": cost.coherence(costs("coherent-arm64"), costs("not-coherent-arm64")),
+        "memfd_pages": cost.memfd_pages(**{"4 KiB pages": costs("memfd-7.3-series"), "huge pages": costs("memfd-huge-7.3-series")}),
+        "iommu": cost.iommu(list(modes), [each for each, _ in modes.values()]),
+        "iommu_small": cost.iommu_small(list(modes), [each for _, each in modes.values()]),
+        "iommu_letter": cost.iommu_letter(*zip(*(modes[name] for name in IOMMU_LETTER))),
+        "letter_copy_cost": cost.copy_letter(series),
+        "letter_heap_cost": cost.heap_letter(costs("heap-flag-7.3-series")),
+        "letter_copy_time": times.copy_letter(found("table-read-7.3-series", "load")),
+        "letter_heap_time": times.heap_letter(found("load-7.3-series", "load")),
+        "small_cost": small.by_depth(small.cost, small_series),
+        "small_speed": small.by_depth(small.speed_of_base(in_guest), in_guest),
+        "small_here": small.by_depth(small.speed, reads("here")),
+        "small_steps": small.steps(small_73, small_series),
+        "small_retpoline": small.steps(reads("retpoline-off"), reads("retpoline-on"), ("ordinary calls", "retpolines")),
+        "small_appends": small.appended(reads("appends-7.3-plain"), reads("appends-7.3-series")),
+        "small_gather": small.by_depth(small.cost, reads("gather-7.3-series"), reads("fio-7.3-series")),
+        "small_6_12": small.switched(reads("cost-6.12-series-off"), reads("cost-6.12-series-on")),
+        "letter_small_cost": columns(("instructions per read", "7.3", "of raw", "patched", "of raw"), small.of_raw(small_73, small_series)),
+        "letter_small_raw": columns(("instructions per read", "7.3", "patched"), raw),
+        "stream_speed": streams.table(streams.speed, (found("stream-7.3-series", "stream"), "")),
+        "stream_cost": streams.table(streams.cost, (found("stream-cost-7.3-series", "stream"), "ext4"),
+                                     (found("stream-cost-xfs-7.3-series", "stream"), "XFS")),
+        "iio_rings": streams.rings(found("stream-rings-7.3-series", "stream")),
+        "rates": streams.rates(found("rates-7.3-series", "rates")),
     }
 
 
@@ -155,8 +98,7 @@ def main(arguments: list[str]) -> int:
         if before == after:
             continue
         if args.check:
-            print(f"{name}: its tables are not what bench/results says: make charts",
-                  file=sys.stderr)
+            print(f"{name}: its tables are not what bench/results says: make charts", file=sys.stderr)
             status = 1
         else:
             path.write_text(after)

@@ -22,7 +22,7 @@ import content
 from loaders import LOADERS, NAMES
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
-from figures import compact  # noqa: E402
+from figures import results  # noqa: E402
 
 # Bytes of a tensor
 LAYOUTS = {"many": 256 << 10, "few": 16 << 20}
@@ -157,10 +157,8 @@ def main() -> int:
                         parts = [row["peak_bytes"] / row["file_bytes"], row["cached_bytes"] / row["file_bytes"]]
                         print(f"{name:20} {parts[0]:7.3f} {parts[1]:7.3f} {sum(parts):7.3f}", flush=True)
     if args.output:
-        with open(args.output, "w", encoding="utf-8") as file:
-            command = shlex.join(["bench/peers/memory", *sys.argv[1:]])
-            file.write(compact.text({"schema": compact.SCHEMA, "bench": "peers-memory", "command": command,
-                             "import_seconds": round(seconds, 6), "rows": rows}))
+        results.keep(args.output, shlex.join(["bench/peers/memory", *sys.argv[1:]]),
+                     {"bench": "peers-memory", "import_seconds": round(seconds, 6), "rows": rows})
     return 0
 
 

@@ -4,114 +4,97 @@
 import contextlib
 import copy
 import io
+import json
 import pathlib
 import tempfile
 import unittest
-import unittest.mock
 
 from figures import check
-from tests.samples import COST, keep, summary, way
+from figures.results import MIB
+from tests.samples import LOAD, cost, way
 
-BASELINE = COST | {"sizes": [
-    COST["sizes"][0],
-    COST["sizes"][2] | {"ways": [way("module: LOAD", load=8000.0, close=900.0),
-                                 way("absent", reason="this kernel lacks it")]},
-]}
-
-
-def load(data: dict) -> dict:
-    return data["sizes"][1]["ways"][0]
+BASELINE = cost(way(4096, "module: READ", allocation=9000.0, io=9000.0, close=9000.0),
+                way(128 * MIB, "module: LOAD", load=8000.0, close=900.0),
+                {"size": 128 * MIB, "way": "absent", "unavailable": "this kernel lacks it"})
 
 
 class Check(unittest.TestCase):
-    def check(self, *now: dict) -> tuple[int, str]:
+    def check(self, *now: dict, baseline: dict = BASELINE) -> tuple[bool, str]:
         with tempfile.TemporaryDirectory() as folder:
-            again = pathlib.Path(folder) / "options"
             paths = [pathlib.Path(folder) / f"{number}" for number in range(len(now) + 1)]
-            for path, data in zip(paths, (BASELINE, *now)):
-                keep(path, data)
+            for path, data in zip(paths, (baseline, *now)):
+                path.write_text(json.dumps(data))
             with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
-                status = check.main([*map(str, paths), "--again", str(again)])
-            self.again = again.read_text().splitlines() if again.exists() else []
-        return status, out.getvalue()
+                good, self.again = check.judge(*paths)
+        return good, out.getvalue()
 
     def setUp(self) -> None:
         self.now = copy.deepcopy(BASELINE)
+        self.small, self.load, _ = self.now["rows"]
 
     def test_equal_figures_pass(self) -> None:
-        status, text = self.check(self.now)
-        self.assertEqual((status, text), (0, "7 figures, 0 worse, 0 better by more than 5%\n"))
+        self.assertEqual(self.check(self.now), (True, "7 figures, 0 worse, 0 better by more than 5%\n"))
 
     def test_worse_figure_fails_and_is_named(self) -> None:
-        load(self.now)["load"] = summary(8401.0)
-        status, text = self.check(self.now)
-        self.assertEqual(status, 1)
-        self.assertIn("WORSE: module: LOAD, 128 MiB, load: 8,000 before, now 8,401 (+5.0%) per MiB",
-                      text)
+        self.load["load"] = [8401.0]
+        good, text = self.check(self.now)
+        self.assertFalse(good)
+        self.assertIn("WORSE: module: LOAD, 128 MiB, load: 8,000 before, now 8,401 (+5.0%) per MiB", text)
         self.assertIn("7 figures, 1 worse", text)
 
     def test_small_differences_pass(self) -> None:
-        load(self.now)["load"] = summary(8399.0)
+        self.load["load"] = [8399.0]
         # More than 5 %, but too few instructions
-        load(self.now)["close"] = summary(1149.0)
-        self.now["sizes"][0]["ways"][0]["io"] = summary(14999.0)
-        self.assertEqual(self.check(self.now)[0], 0)
-        load(self.now)["close"] = summary(1151.0)
-        self.assertEqual(self.check(self.now)[0], 1)
+        self.load["close"] = [1149.0]
+        self.small["io"] = [14999.0]
+        self.assertTrue(self.check(self.now)[0])
+        self.load["close"] = [1151.0]
+        self.assertFalse(self.check(self.now)[0])
 
     def test_worse_figures_are_measured_again(self) -> None:
-        load(self.now)["load"] = summary(8401.0)
-        self.assertEqual(self.check(self.now)[0], 1)
+        self.load["load"] = [8401.0]
+        self.assertFalse(self.check(self.now)[0])
         self.assertEqual(self.again, ["--sizes=134217728", "--only=module: LOAD"])
-        second = copy.deepcopy(self.now)
-        second["sizes"] = second["sizes"][1:]
-        self.assertEqual(self.check(self.now, second)[0], 1)
-        load({"sizes": [{}, *second["sizes"]]})["load"] = summary(8001.0)
-        self.assertEqual(self.check(self.now, second)[0], 0)
+        second = cost(copy.deepcopy(self.load))
+        self.assertFalse(self.check(self.now, second)[0])
+        second["rows"][0]["load"] = [8001.0]
+        self.assertTrue(self.check(self.now, second)[0])
 
     def test_way_that_transfers_twice_may_sleep_twice(self) -> None:
-        small = self.now["sizes"][0]["ways"][0]
-        with unittest.mock.patch.dict(BASELINE, copy.deepcopy(BASELINE)):
-            old = BASELINE["sizes"][0]["ways"][0]
-            for name, grown, status in (("module: READ", 7000.0, 1), ("heap, again", 7000.0, 0), ("heap, again", 13000.0, 1)):
-                old["name"] = small["name"] = name
-                small["io"] = summary(old["io"]["median"] + grown)
-                self.assertEqual(self.check(self.now)[0], status, (name, grown))
+        for name, grown, good in (("module: READ", 7000.0, False), ("heap, again", 7000.0, True), ("heap, again", 13000.0, False)):
+            before, after = (cost(way(4096, name, io=9000.0 + more)) for more in (0.0, grown))
+            self.assertEqual(self.check(after, baseline=before)[0], good, (name, grown))
 
     def test_better_figure_is_mentioned(self) -> None:
-        load(self.now)["load"] = summary(7000.0)
-        status, text = self.check(self.now)
-        self.assertEqual(status, 0)
+        self.load["load"] = [7000.0]
+        good, text = self.check(self.now)
+        self.assertTrue(good)
         self.assertIn("better: module: LOAD, 128 MiB, load: 8,000 before, now 7,000", text)
         self.assertIn("The baseline can be renewed with: cp ", text)
 
     def test_missing_figure_fails(self) -> None:
-        without_way, without_size, without_phase, left_out = (
-            copy.deepcopy(BASELINE) for _ in range(4))
-        del without_way["sizes"][1]["ways"][0]
-        del without_size["sizes"][0]
-        load(without_phase)["close"] = None
-        left_out["sizes"][1] |= {"reason": "no memory", "ways": []}
-        for now, words in ((without_way, "LOAD, 128 MiB, total: 8,900 before, now missing"),
-                           (without_size, "READ, 4 KiB, io: 9,000 before, now missing"),
+        without_row, without_phase, left_out = (copy.deepcopy(BASELINE) for _ in range(3))
+        del without_row["rows"][0]
+        del without_phase["rows"][1]["close"]
+        left_out["rows"][1] = {"size": 128 * MIB, "way": "module: LOAD", "unavailable": "no memory"}
+        for now, words in ((without_row, "READ, 4 KiB, io: 9,000 before, now missing"),
                            (without_phase, "close: 900 before, now missing"),
                            (left_out, "now missing: no memory")):
-            status, text = self.check(now)
-            self.assertEqual(status, 1, words)
+            good, text = self.check(now)
+            self.assertFalse(good, words)
             self.assertIn(words, text)
 
     def test_new_figure_passes(self) -> None:
-        self.now["sizes"][1]["ways"].append(load(self.now) | {"name": "another"})
-        self.assertEqual(self.check(self.now)[0], 0)
+        self.now["rows"].append(self.load | {"way": "another"})
+        self.assertTrue(self.check(self.now)[0])
 
     def test_empty_comparison_and_other_units_fail(self) -> None:
-        self.assertEqual(self.check(self.now | {"unit": "nanoseconds"})[0], 1)
-        with unittest.mock.patch.dict(BASELINE, {"sizes": []}):
-            self.assertEqual(self.check(self.now)[0], 1)
+        self.assertFalse(self.check(self.now | {"unit": "nanoseconds"})[0])
+        self.assertFalse(self.check(self.now, baseline=cost())[0])
 
     def test_results_of_other_benchmarks_are_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "bench cost"):
-            self.check(self.now | {"bench": "load"})
+            self.check(LOAD)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use dmabuf_dio_terminal::size::parse_size;
 
 /// The name of the program, at the start of its messages.
@@ -24,16 +24,16 @@ pub(crate) struct CommonArgs {
     /// Folder for the file, on the storage to measure
     #[arg(long, default_value = ".")]
     pub(crate) dir: PathBuf,
+    /// Runs of each row; rows alternate
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+    /// Only rows whose name, the first cells of the table with commas between, contains TEXT; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
     /// Before each row, drop only the file's page cache instead of all caches (which requires root)
     #[arg(long)]
     pub(crate) keep_caches: bool,
-    /// Print JSON, with the values of every run
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print Markdown
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) markdown: bool,
-    /// Write the result to FILE and print it as text
+    /// Write the result to FILE as JSON, with the values of every run, too
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -3,20 +3,18 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio::probe::{self, FileFacts};
-use dmabuf_dio_sys::cachestat::cachestat;
+use dmabuf_dio::Errno;
+use dmabuf_dio::probe;
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
-use rustix::io::Errno as Os;
 
-use crate::measure::outcome::{Trouble, os};
-use crate::pattern::{Difference, Pattern};
+use crate::outcome::Trouble;
+use crate::pattern::Pattern;
 
 const PIECE: u64 = 1 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
@@ -26,15 +24,6 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 pub(crate) enum IoMode {
     Buffer,
     Direct,
-}
-
-impl IoMode {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Buffer => "buffer",
-            Self::Direct => "direct",
-        }
-    }
 }
 
 /// The content of a file.
@@ -49,21 +38,26 @@ impl Content for Pattern {
     }
 }
 
-/// A temporary file.
+/// A file that is removed when this is dropped, and its description.
 #[derive(Debug)]
-pub(crate) struct DiskFile {
-    name: Option<Name>,
-    buffer: File,
-    direct: Result<File, Os>,
-    len: u64,
-    facts: FileFacts,
+pub(crate) struct TemporaryPath(PathBuf);
+
+fn own_path(dir: &Path, ending: &str) -> PathBuf {
+    dir.join(format!(".dmabuf-dio-bench-{}{ending}", std::process::id()))
 }
 
-/// Removes the named file, and its description, when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Name(PathBuf);
+impl TemporaryPath {
+    /// A file that is yet to be made.
+    pub(crate) fn new(dir: &Path, ending: &str) -> Self {
+        Self(own_path(dir, ending))
+    }
 
-impl Drop for Name {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryPath {
     fn drop(&mut self) {
         // There is nobody to tell.
         let _ = std::fs::remove_file(&self.0);
@@ -71,112 +65,78 @@ impl Drop for Name {
     }
 }
 
-impl Name {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-/// A file that is yet to be made.
+/// A temporary file.
 #[derive(Debug)]
-pub(crate) struct TemporaryPath(PathBuf);
-
-impl TemporaryPath {
-    pub(crate) fn new(dir: &Path) -> Self {
-        Self(dir.join(format!(".dmabuf-dio-bench-{}.bin", std::process::id())))
-    }
-
-    pub(crate) fn until_dropped(&self) -> Name {
-        Name(self.0.clone())
-    }
+pub(crate) struct DiskFile {
+    name: Option<TemporaryPath>,
+    buffer: File,
+    direct: Result<File, Errno>,
+    len: u64,
+    file_system: Option<String>,
 }
 
 impl DiskFile {
     /// Creates an empty file in `dir`, which must have room for `len` bytes. The file has no name, so
     /// it disappears when the program exits, even if it is killed.
     pub(crate) fn create(dir: &Path, len: u64) -> Result<Self, Failure> {
-        let name = format!(".dmabuf-dio-bench-{}", std::process::id());
-        let mut file = Self::create_named(dir, &name, len, len)?;
+        let mut file = Self::create_named(dir, "", len)?;
         file.name = None;
         Ok(file)
     }
 
     /// The same with a name that other programs can open. The file is removed when this is dropped.
-    /// `room` bytes must be free.
-    pub(crate) fn create_named(
-        dir: &Path,
-        name: &str,
-        len: u64,
-        room: u64,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn create_named(dir: &Path, ending: &str, len: u64) -> Result<Self, Failure> {
         let fail = |error: io::Error| {
-            Failure::new(
-                FAILED,
-                format!("{}: no file can be created there: {error}", dir.display()),
-                "choose another folder: --dir DIR",
-            )
+            let what = format!("{}: no file can be created there: {error}", dir.display());
+            Failure::new(FAILED, what, "choose another folder: --dir DIR")
         };
-        let path = dir.join(name);
+        let path = own_path(dir, ending);
         let mut options = OpenOptions::new();
         let buffer = options.read(true).write(true).create_new(true).open(&path).map_err(fail)?;
-        let name = Name(path);
+        let name = TemporaryPath(path);
         // A block is there while the file's abilities are tried.
         buffer.write_all_at(&[0; 4096], 0).map_err(fail)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
-        let direct = options.open(&name.0).map_err(|error| os(&error));
-        let facts = probe::file(&name.0)?;
-        let space = rustix::fs::fstatvfs(&buffer).map_err(|errno| fail(errno.into()))?;
+        let direct = options.open(name.path()).map_err(|error| Errno::from(&error));
+        let file_system = probe::file(name.path())?.file_system;
+        Self { name: Some(name), buffer, direct, len, file_system }.with_room(len)
+    }
+
+    /// Fails if fewer bytes are free in its folder.
+    pub(crate) fn with_room(self, room: u64) -> Result<Self, Failure> {
+        let space = rustix::fs::fstatvfs(&self.buffer).map_err(io::Error::from)?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if free < room {
+            let what =
+                format!("{} do not fit on the disk, {} are free", show_size(room), show_size(free));
             return Err(Failure::new(
                 FAILED,
-                format!(
-                    "{}: {} do not fit, {} are free",
-                    dir.display(),
-                    show_size(room),
-                    show_size(free)
-                ),
+                what,
                 "choose another folder, --dir DIR, or smaller sizes",
             ));
         }
-        Ok(Self { name: Some(name), buffer, direct, len, facts })
+        Ok(self)
     }
 
     /// Writes the content to the disk.
     pub(crate) fn write(&self, content: &impl Content) -> Result<(), Failure> {
         let fail = |error: io::Error| {
-            Failure::new(
-                FAILED,
-                format!("the file cannot be written: {error}"),
-                "choose another folder, --dir DIR, or smaller sizes",
-            )
+            let what = format!("the file cannot be written: {error}");
+            Failure::new(FAILED, what, "choose another folder, --dir DIR, or smaller sizes")
         };
         let bar = Bar::new("writing the file");
         let mut bytes = vec![0; PIECE as usize];
-        for (at, len) in pieces(self.len) {
+        for at in (0..self.len).step_by(PIECE as usize) {
             Failure::if_interrupted()?;
-            content.fill(&mut bytes[..len], at);
-            self.buffer.write_all_at(&bytes[..len], at).map_err(fail)?;
-            bar.update(at + len as u64, self.len);
+            let len = PIECE.min(self.len - at);
+            content.fill(&mut bytes[..len as usize], at);
+            self.buffer.write_all_at(&bytes[..len as usize], at).map_err(fail)?;
+            bar.update(at + len, self.len);
         }
         self.buffer.sync_all().map_err(fail)?;
         bar.finish();
         Ok(())
-    }
-
-    /// Compares the first `len` bytes on the disk.
-    pub(crate) fn check(&self, pattern: Pattern, len: u64) -> Result<Result<(), Difference>, Os> {
-        self.forget();
-        let mut bytes = vec![0; PIECE as usize];
-        for (at, len) in pieces(len) {
-            let bytes = &mut bytes[..len];
-            self.buffer.read_exact_at(bytes, at).map_err(|error| os(&error))?;
-            if let Err(difference) = pattern.check(bytes, at) {
-                return Ok(Err(difference));
-            }
-        }
-        Ok(Ok(()))
     }
 
     /// The descriptor for a mode, if the file system offers it.
@@ -190,45 +150,37 @@ impl DiskFile {
 
     /// Removes the file, which has been written back, from the page cache.
     pub(crate) fn forget(&self) {
-        // That it worked is seen in `cached`.
         let _ = fadvise(&self.buffer, 0, None, Advice::DontNeed);
-    }
-
-    /// Bytes of the file in the page cache, if known.
-    pub(crate) fn cached(&self) -> Option<u64> {
-        let stat = cachestat(self.buffer.as_fd(), 0, 0).ok()?;
-        Some(stat.cached * rustix::param::page_size() as u64)
     }
 
     /// Its name, if it has one.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.name.as_ref().map(Name::path)
+        self.name.as_ref().map(TemporaryPath::path)
     }
 
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The type of its file system.
-    pub(crate) fn facts(&self) -> &FileFacts {
-        &self.facts
+    pub(crate) fn file_system(&self) -> Option<String> {
+        self.file_system.clone()
     }
 
-    /// The device that contains it, as `major:minor`.
-    pub(crate) fn device(&self) -> Option<(u32, u32)> {
+    /// The name in `/dev` of the disk that contains it, not of a partition.
+    pub(crate) fn device(&self) -> Option<String> {
         let device = rustix::fs::fstat(&self.buffer).ok()?.st_dev;
-        Some((rustix::fs::major(device), rustix::fs::minor(device)))
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let link = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+        let is_partition = link.join("partition").exists();
+        let disk = if is_partition { link.parent()? } else { &link };
+        Some(disk.file_name()?.to_str()?.to_owned())
     }
 }
 
 /// Why a file is not open with `O_DIRECT`.
-pub(crate) fn no_direct(errno: Os) -> Trouble {
+pub(crate) fn no_direct(errno: Errno) -> Trouble {
     let why = "this file system does not support it; choose another: --dir DIR";
     Trouble::unavailable("open with O_DIRECT", errno, why)
-}
-
-fn pieces(len: u64) -> impl Iterator<Item = (u64, usize)> {
-    (0..len).step_by(PIECE as usize).map(move |at| (at, PIECE.min(len - at) as usize))
 }
 
 /// Caches dropped before a row besides the file's: all of the kernel's, or none.
@@ -252,15 +204,6 @@ impl Caches {
             let _ = std::fs::write(DROP_CACHES, "3");
         }
     }
-
-    /// A description for the result.
-    pub(crate) fn how(self) -> &'static str {
-        if self.all {
-            "POSIX_FADV_DONTNEED and /proc/sys/vm/drop_caches"
-        } else {
-            "POSIX_FADV_DONTNEED on the file"
-        }
-    }
 }
 
 #[cfg(test)]
@@ -279,38 +222,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disk_file_leaves_no_name_and_reports_differences() {
+    fn disk_files_leave_no_name_and_have_to_fit() {
         let folder = tempfile::tempdir().expect("a folder");
+        let count = || std::fs::read_dir(folder.path()).expect("list").count();
         let file = DiskFile::create(folder.path(), 3 << 20).expect("a file");
-        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+        assert_eq!(count(), 0);
         file.write(&Pattern::new(1)).expect("written");
-        assert_eq!(file.check(Pattern::new(1), 3 << 20), Ok(Ok(())));
-        assert!(file.check(Pattern::new(2), 3 << 20).expect("read").is_err());
-        file.damage((1 << 20) + 5);
-        let difference =
-            file.check(Pattern::new(1), 3 << 20).expect("read").expect_err("a difference");
-        assert_eq!(difference.at, (1 << 20) + 5);
-    }
-
-    #[test]
-    fn named_disk_file_is_removed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = DiskFile::create_named(folder.path(), "name", 4096, 4096).expect("a file");
-        file.write(&Pattern::new(1)).expect("written");
-        assert_eq!(
-            std::fs::metadata(file.path().expect("a name")).expect("it is there").len(),
-            4096
-        );
-        drop(file);
-        assert!(DiskFile::create_named(folder.path(), "large", 4096, 1 << 60).is_err());
-        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
-    }
-
-    #[test]
-    fn disk_file_too_large_fails_at_creation() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let named = DiskFile::create_named(folder.path(), ".name", 4096).expect("a file");
+        named.write(&Pattern::new(1)).expect("written");
+        let path = named.path().expect("a name");
+        assert_eq!(path.metadata().expect("it is there").len(), 4096);
+        drop(named);
         assert!(DiskFile::create(folder.path(), 1 << 60).is_err());
         assert!(DiskFile::create(&folder.path().join("missing"), 4096).is_err());
-        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+        assert_eq!(count(), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::measure::outcome::{Status, Trouble};
+use crate::outcome::{Status, Trouble};
 use crate::process::Process;
 
 /// Its version.
@@ -17,7 +17,7 @@ pub(crate) fn version() -> Option<String> {
 
 /// Runs fio and returns its output for each job.
 pub(crate) fn run(command: Command) -> Result<Vec<FioJob>, Trouble> {
-    let process = Process::start("fio", command, Status::Unavailable)?;
+    let process = Process::start("fio", command, None, Status::Unavailable)?;
     let printed = process.finish()?;
     // Before the result there may be warnings.
     let json = printed.find('{').map_or("", |at| &printed[at..]);

@@ -13,7 +13,7 @@ pub(crate) const POISON: u8 = 0xa5;
 
 const WORD: usize = size_of::<u64>();
 /// 2^64 divided by the golden ratio: odd, and without a regular pattern.
-pub(crate) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Maximum number of words in a file: 1 PiB. Foreign data decodes to any number.
 const MOST: u64 = 1 << 47;
 

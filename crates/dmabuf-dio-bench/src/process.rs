@@ -14,7 +14,7 @@ use rustix::io::Errno as Os;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::args::PROGRAM;
-use crate::measure::outcome::{Status, Trouble, io_failed};
+use crate::outcome::{Status, Trouble, failed};
 
 /// How often interruption is checked for.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -34,30 +34,23 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(name: &str, command: Command, ends: Status) -> Result<Self, Trouble> {
-        Self::to(name, command, Stdio::piped(), ends)
-    }
-
-    /// The same with its output in a file.
-    pub(crate) fn writing(name: &str, command: Command, file: File) -> Result<Self, Trouble> {
-        Self::to(name, command, file.into(), Status::Failed)
-    }
-
-    fn to(name: &str, mut command: Command, stdout: Stdio, ends: Status) -> Result<Self, Trouble> {
-        let failed =
-            |what: &str| Trouble::new(Status::Unavailable, format!("{name} cannot be run: {what}"));
-        let errors = memfd_create("dmabuf-dio-errors", MemfdFlags::CLOEXEC)
-            .map(File::from)
-            .map_err(|errno| failed(&errno.to_string()))?;
-        let stderr = errors.try_clone().map_err(|error| failed(&error.to_string()))?;
-        let child = command
-            .stdin(Stdio::piped())
-            .stdout(stdout)
-            .stderr(stderr)
+    /// Its output is read by this, or goes to a file.
+    pub(crate) fn start(
+        name: &str,
+        mut command: Command,
+        output: Option<File>,
+        ends: Status,
+    ) -> Result<Self, Trouble> {
+        let start = || {
+            let errors = File::from(memfd_create("dmabuf-dio-errors", MemfdFlags::CLOEXEC)?);
+            command.stdin(Stdio::piped()).stderr(errors.try_clone()?);
+            command.stdout(output.map_or_else(Stdio::piped, Stdio::from));
             // A group of its own, to end all of it at once.
-            .process_group(0)
-            .spawn()
-            .map_err(|error| failed(&error.to_string()))?;
+            Ok((command.process_group(0).spawn()?, errors))
+        };
+        let (child, errors) = start().map_err(|error: std::io::Error| {
+            Trouble::new(Status::Unavailable, format!("{name} cannot be run: {error}"))
+        })?;
         Ok(Self { child, printed: Vec::new(), errors, name: name.into(), ends })
     }
 
@@ -97,7 +90,7 @@ impl Process {
     pub(crate) fn goes_on(&mut self) -> Result<(), Trouble> {
         std::thread::sleep(TICK);
         Trouble::interrupted()?;
-        match self.child.try_wait().map_err(io_failed("waitpid"))? {
+        match self.child.try_wait().map_err(failed("waitpid"))? {
             None => Ok(()),
             Some(status) => {
                 let what = format!("{} ended early: {status}", self.name);
@@ -116,7 +109,7 @@ impl Process {
     pub(crate) fn end(mut self, patience: Duration) -> Result<String, Trouble> {
         while self.read()? {}
         let begin = Instant::now();
-        while self.child.try_wait().map_err(io_failed("waitpid"))?.is_none() {
+        while self.child.try_wait().map_err(failed("waitpid"))?.is_none() {
             if begin.elapsed() > patience {
                 return Err(Trouble::new(Status::Failed, format!("{} does not end", self.name)));
             }
@@ -149,7 +142,7 @@ impl Process {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-                Err(error) => return Err(io_failed("waitpid")(error)),
+                Err(error) => return Err(failed("waitpid")(error)),
             }
         }
     }
@@ -187,7 +180,7 @@ mod tests {
     fn sh(script: &str) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Process::start("the test", command, Status::Failed).expect("sh")
+        Process::start("the test", command, None, Status::Failed).expect("sh")
     }
 
     #[test]

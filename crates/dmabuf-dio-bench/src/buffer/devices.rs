@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use dmabuf_dio_sys::{Errno, dio, heap};
 
-use crate::measure::outcome::Trouble;
+use crate::outcome::Trouble;
 
 /// Opens the system heap.
 pub(crate) fn open_heap() -> Result<OwnedFd, Trouble> {

@@ -9,11 +9,6 @@ use std::sync::OnceLock;
 use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-/// The size of a page, in bytes.
-pub(crate) fn page_size() -> u64 {
-    rustix::param::page_size() as u64
-}
-
 /// The size of a huge page, in bytes. Where the kernel has none and does not say, what one page of a
 /// page table maps.
 pub(crate) fn huge_page() -> u64 {
@@ -21,7 +16,8 @@ pub(crate) fn huge_page() -> u64 {
     *SIZE.get_or_init(|| {
         let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
         let told = told.ok().and_then(|text| text.trim().parse::<u64>().ok());
-        told.filter(|size| size.is_power_of_two()).unwrap_or(page_size() * (page_size() / 8))
+        let page = rustix::param::page_size() as u64;
+        told.filter(|size| size.is_power_of_two()).unwrap_or(page * (page / 8))
     })
 }
 
@@ -43,10 +39,12 @@ pub(crate) enum Pages {
     Small,
 }
 
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
 impl Mapping {
     /// Maps the first `len` bytes of a buffer for reading and writing.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
-        Self::shared(fd, len, ProtFlags::READ | ProtFlags::WRITE)
+        Self::shared(fd, len, READ_WRITE)
     }
 
     /// Maps the first `len` bytes of a file for reading.
@@ -63,40 +61,36 @@ impl Mapping {
 
     /// Maps private memory.
     pub(crate) fn anonymous(len: u64, pages: Pages) -> Result<Self> {
-        let (len, slack, advice) = match pages {
-            Pages::Huge => (len as usize, huge_page() as usize, Advice::LinuxHugepage),
-            Pages::Small => (len as usize, 0, Advice::LinuxNoHugepage),
+        let (align, advice) = match pages {
+            Pages::Huge => (huge_page(), Advice::LinuxHugepage),
+            Pages::Small => (0, Advice::LinuxNoHugepage),
         };
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
-        let base = unsafe {
-            mm::mmap_anonymous(ptr::null_mut(), len + slack, protection, MapFlags::PRIVATE)?
-        };
-        let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
-        // SAFETY: `skip` is at most the slack, so the address is within what was mapped.
-        let start = unsafe { base.byte_add(skip) };
-        let mapping = Self { start, len, reserved: (base, len + slack) };
+        let mapping = Self::private(len, align, READ_WRITE, MapFlags::PRIVATE)?;
         // SAFETY: this advice changes neither content nor validity of the mapping. It fails where
         // the kernel has no huge pages: then they are small.
-        let _ = unsafe { mm::madvise(start, len, advice) };
+        let _ = unsafe { mm::madvise(mapping.start, mapping.len, advice) };
         Ok(mapping)
     }
 
     /// Maps the first `len` bytes of a buffer for reading and writing, aligned for huge pages.
     pub(crate) fn aligned(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
-        let (len, slack) = (len as usize, huge_page() as usize);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let mapping = Self::private(len, huge_page(), ProtFlags::empty(), flags)?;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: replaces a part of the address space that was reserved above, which nobody uses.
+        unsafe { mm::mmap(mapping.start, mapping.len, READ_WRITE, flags, fd, 0)? };
+        Ok(mapping)
+    }
+
+    /// New address space whose start is a multiple of `align`, if that is not 0.
+    fn private(len: u64, align: u64, protection: ProtFlags, flags: MapFlags) -> Result<Self> {
+        let (len, slack) = (len as usize, align as usize);
         // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
-        let base =
-            unsafe { mm::mmap_anonymous(ptr::null_mut(), len + slack, ProtFlags::empty(), flags)? };
-        let skip = base.align_offset(slack).min(slack);
+        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), len + slack, protection, flags)? };
+        let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
         // SAFETY: `skip` is at most the slack, so the address is within what was mapped.
         let start = unsafe { base.byte_add(skip) };
-        let mapping = Self { start, len, reserved: (base, len + slack) };
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: replaces a part of the address space that was reserved above, which nobody uses.
-        unsafe { mm::mmap(start, len, protection, MapFlags::SHARED | MapFlags::FIXED, fd, 0)? };
-        Ok(mapping)
+        Ok(Self { start, len, reserved: (base, len + slack) })
     }
 
     /// Populates the pages of a range; existing ones keep their content.

@@ -3,17 +3,18 @@
 
 pub(crate) mod devices;
 pub(crate) mod mapping;
-pub(crate) mod transfer;
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::{heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno as Os;
 
-use crate::measure::outcome::Trouble;
-use crate::pattern::{Difference, POISON, Pattern};
+use crate::outcome::{Trouble, failed, repeat};
+use crate::pattern::POISON;
 use devices::{cannot_open, open_heap};
 use mapping::Mapping;
 
@@ -29,27 +30,6 @@ pub(crate) enum BufferKind {
     /// A dma-buf over a memfd, whose pages are therefore allocated. The dma-buf is the buffer, the
     /// memfd is the target of the I/O.
     UdmabufMemfd,
-}
-
-impl BufferKind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::DmaBuf => "dmabuf",
-            Self::Udmabuf => "udmabuf",
-            Self::Memfd => "memfd",
-            Self::UdmabufMemfd => "u+memfd",
-        }
-    }
-
-    /// Whether a new buffer has no pages yet.
-    pub(crate) fn is_empty(self) -> bool {
-        self == Self::Memfd
-    }
-
-    /// Whether the target of the I/O is a dma-buf and not a memfd.
-    pub(crate) fn moves_dmabuf(self) -> bool {
-        matches!(self, Self::DmaBuf | Self::Udmabuf)
-    }
 }
 
 /// Creates buffers of a kind.
@@ -79,9 +59,8 @@ impl Maker {
     pub(crate) fn make(&self, len: u64) -> Result<Buffer, Trouble> {
         match &self.device {
             Some(heap) if self.kind == BufferKind::DmaBuf => {
-                let fd = heap::alloc(heap.as_fd(), len)
-                    .map_err(|errno| Trouble::failed("allocation from the system heap", errno))?;
-                Ok(Buffer::of_dmabuf(fd, len))
+                let fd = heap::alloc(heap.as_fd(), len);
+                Ok(Buffer::of_dmabuf(fd.map_err(failed("allocation from the system heap"))?, len))
             }
             _ => self.cover(memfd(len)?),
         }
@@ -89,18 +68,14 @@ impl Maker {
 
     /// Creates the dma-buf over a memfd, if this kind has one.
     pub(crate) fn cover(&self, buffer: Buffer) -> Result<Buffer, Trouble> {
-        let len = buffer.len;
-        let (device, memfd) = match (&self.device, buffer.memory) {
-            (Some(device), BufferFds::Memfd(memfd)) => (device, memfd),
-            (_, memory) => return Ok(Buffer { len, memory }),
+        let Buffer { len, dmabuf: None, memfd: Some(memfd) } = buffer else { return Ok(buffer) };
+        let Some(device) = &self.device else {
+            return Ok(Buffer { len, dmabuf: None, memfd: Some(memfd) });
         };
         let dmabuf = udmabuf::create(device.as_fd(), memfd.as_fd(), 0, len)
             .map_err(|errno| cannot_create(errno, len))?;
-        let memory = match self.kind {
-            BufferKind::Udmabuf => BufferFds::DmaBuf(dmabuf),
-            _ => BufferFds::Both { dmabuf, memfd },
-        };
-        Ok(Buffer { len, memory })
+        let memfd = Some(memfd).filter(|_| self.kind == BufferKind::UdmabufMemfd);
+        Ok(Buffer { len, dmabuf: Some(dmabuf), memfd })
     }
 }
 
@@ -111,15 +86,15 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
         let fd = memfd_create("dmabuf-dio-bench", flags)?;
         ftruncate(&fd, len)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK)?;
-        Ok(Buffer { len, memory: BufferFds::Memfd(fd) })
+        Ok::<_, Os>(Buffer { len, dmabuf: None, memfd: Some(fd) })
     };
-    make().map_err(|errno: rustix::io::Errno| Trouble::failed("memfd_create", errno))
+    make().map_err(failed("memfd_create"))
 }
 
 /// Touches memory once: in a virtual machine, the first touch can take a second per GiB.
 pub(crate) fn touch_memory(len: u64) {
     // Errors here surface in the measurement.
-    let _ = memfd(len).and_then(|buffer| buffer.poison());
+    let _ = memfd(len).and_then(|buffer| buffer.look(|bytes| bytes.fill(POISON)));
 }
 
 /// Why no dma-buf of that length could be created over a memfd.
@@ -138,141 +113,143 @@ fn cannot_create(errno: Errno, len: u64) -> Trouble {
     }
 }
 
-/// A buffer.
+/// A buffer: a dma-buf, a memfd, or a dma-buf and the memfd below it.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     len: u64,
-    memory: BufferFds,
-}
-
-#[derive(Debug)]
-enum BufferFds {
-    DmaBuf(OwnedFd),
-    Memfd(OwnedFd),
-    /// A dma-buf and the memfd below it.
-    Both {
-        dmabuf: OwnedFd,
-        memfd: OwnedFd,
-    },
+    dmabuf: Option<OwnedFd>,
+    memfd: Option<OwnedFd>,
 }
 
 impl Buffer {
     /// Wraps a dma-buf of `len` bytes.
     pub(crate) fn of_dmabuf(fd: OwnedFd, len: u64) -> Self {
-        Self { len, memory: BufferFds::DmaBuf(fd) }
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Whether the buffer is a dma-buf.
-    pub(crate) fn is_dmabuf(&self) -> bool {
-        !matches!(self.memory, BufferFds::Memfd(_))
+        Self { len, dmabuf: Some(fd), memfd: None }
     }
 
     /// The dma-buf, or a memfd that has none.
-    pub(crate) fn into_dmabuf(self) -> OwnedFd {
-        match self.memory {
-            BufferFds::DmaBuf(fd) | BufferFds::Memfd(fd) | BufferFds::Both { dmabuf: fd, .. } => fd,
-        }
+    pub(crate) fn into_dmabuf(self) -> Option<OwnedFd> {
+        self.dmabuf.or(self.memfd)
     }
 
     /// The target of the I/O: the memfd, if there is one.
     pub(crate) fn target(&self) -> BorrowedFd<'_> {
-        match &self.memory {
-            BufferFds::DmaBuf(fd) | BufferFds::Memfd(fd) | BufferFds::Both { memfd: fd, .. } => {
-                fd.as_fd()
-            }
-        }
-    }
-
-    /// The buffer: the dma-buf, if there is one.
-    fn content(&self) -> BorrowedFd<'_> {
-        match &self.memory {
-            BufferFds::DmaBuf(fd) | BufferFds::Memfd(fd) | BufferFds::Both { dmabuf: fd, .. } => {
-                fd.as_fd()
-            }
-        }
+        self.memfd.as_ref().or(self.dmabuf.as_ref()).expect("a buffer has a descriptor").as_fd()
     }
 
     /// Maps the target of the I/O.
     pub(crate) fn map(&self) -> Result<Mapping, Trouble> {
-        Mapping::new(self.target(), self.len).map_err(|errno| Trouble::failed("mmap", errno))
+        Mapping::new(self.target(), self.len).map_err(failed("mmap"))
     }
 
-    /// Begins CPU access to the target through a mapping. A memfd does not need it.
-    pub(crate) fn begin(&self, access: Access) -> Result<(), Trouble> {
-        match &self.memory {
-            BufferFds::DmaBuf(fd) => bracket(dmabuf::begin_cpu_access(fd.as_fd(), access)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Ends it.
-    pub(crate) fn end(&self, access: Access) -> Result<(), Trouble> {
-        match &self.memory {
-            BufferFds::DmaBuf(fd) => bracket(dmabuf::end_cpu_access(fd.as_fd(), access)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Fills the buffer with the content of position `at` of the file.
-    pub(crate) fn fill(&self, pattern: Pattern, at: u64) -> Result<(), Trouble> {
-        self.look(|bytes| pattern.fill(bytes, at))
-    }
-
-    /// Compares every byte of the buffer with the content of position `at` of the file.
-    pub(crate) fn check(
+    /// Lets the CPU access the target through a mapping meanwhile. A memfd does not need it.
+    pub(crate) fn bracket<T>(
         &self,
-        pattern: Pattern,
-        at: u64,
-    ) -> Result<Result<(), Difference>, Trouble> {
-        self.look(|bytes| pattern.check(bytes, at))
+        access: Access,
+        what: impl FnOnce() -> T,
+    ) -> Result<T, Trouble> {
+        match &self.dmabuf {
+            Some(fd) if self.memfd.is_none() => bracket(fd.as_fd(), access, what),
+            _ => Ok(what()),
+        }
     }
 
-    /// Overwrites the content.
-    pub(crate) fn poison(&self) -> Result<(), Trouble> {
-        self.look(|bytes| bytes.fill(POISON))
+    /// `pread()` of the start of the file into a mapping of the target.
+    pub(crate) fn read(&self, file: &File, mapping: &mut Mapping) -> Result<(), Trouble> {
+        // SAFETY: the buffer is this program's own and no other mapping of it is in use; a memfd
+        // is sealed against shrinking.
+        let bytes = unsafe { mapping.bytes() };
+        let read = |done| rustix::io::pread(file, &mut bytes[done as usize..], done);
+        self.bracket(Access::Write, || repeat("pread", self.len, read))?
+    }
+
+    pub(crate) fn sendfile(&self, file: &File) -> Result<(), Trouble> {
+        repeat("sendfile", self.len, |done| {
+            let mut from = done;
+            rustix::fs::sendfile(self.target(), file, Some(&mut from), (self.len - done) as usize)
+        })
+    }
+
+    /// `copy_file_range()` to a dma-buf. Where it is not supported, it is rejected before any data is transferred.
+    pub(crate) fn copy_file_range(&self, file: &File) -> Result<(), Trouble> {
+        const WHAT: &str = "copy_file_range to a dma-buf";
+        let copy = |done| {
+            let (mut from, mut to, rest) = (done, done, (self.len - done) as usize);
+            rustix::fs::copy_file_range(file, Some(&mut from), self.target(), Some(&mut to), rest)
+        };
+        match copy(0) {
+            Ok(first) => {
+                repeat(WHAT, self.len, |done| if done == 0 { Ok(first) } else { copy(done) })
+            }
+            Err(errno) => Err(cannot_copy(WHAT, errno)),
+        }
     }
 
     /// Passes the content to `what`: through the dma-buf, if there is one.
     pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T, Trouble> {
-        let (content, access) = (self.content(), Access::ReadWrite);
-        let is_dmabuf = self.is_dmabuf();
-        let mut mapping =
-            Mapping::new(content, self.len).map_err(|errno| Trouble::failed("mmap", errno))?;
-        if is_dmabuf {
-            bracket(dmabuf::begin_cpu_access(content, access))?;
-        }
+        let content = self.dmabuf.as_ref().map_or_else(|| self.target(), AsFd::as_fd);
+        let mut mapping = Mapping::new(content, self.len).map_err(failed("mmap"))?;
         // SAFETY: the buffer is this program's own, nothing is being moved now, and a memfd is
         // sealed against shrinking.
-        let result = what(unsafe { mapping.bytes() });
-        if is_dmabuf {
-            bracket(dmabuf::end_cpu_access(content, access))?;
+        let bytes = unsafe { mapping.bytes() };
+        match &self.dmabuf {
+            Some(fd) => bracket(fd.as_fd(), Access::ReadWrite, || what(bytes)),
+            None => Ok(what(bytes)),
         }
-        Ok(result)
     }
 }
 
-fn bracket(result: dmabuf_dio_sys::Result<()>) -> Result<(), Trouble> {
-    result.map_err(|errno| Trouble::failed("DMA_BUF_IOCTL_SYNC", errno))
+fn bracket<T>(fd: BorrowedFd<'_>, access: Access, what: impl FnOnce() -> T) -> Result<T, Trouble> {
+    let sync = failed("DMA_BUF_IOCTL_SYNC");
+    dmabuf::begin_cpu_access(fd, access).map_err(&sync)?;
+    let result = what();
+    dmabuf::end_cpu_access(fd, access).map_err(&sync)?;
+    Ok(result)
+}
+
+fn cannot_copy(what: &str, errno: Os) -> Trouble {
+    let why = match errno {
+        Os::INVAL | Os::XDEV => "this kernel lacks it; see kernel/series",
+        Os::OPNOTSUPP => "the exporter does not lend its pages",
+        Os::NOSYS | Os::PERM => "the call is forbidden or missing here",
+        _ => return Trouble::failed(what, errno),
+    };
+    Trouble::unavailable(what, errno, why)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{DiskFile, IoMode};
+    use crate::outcome::Status;
+    use crate::pattern::Pattern;
+
+    const LEN: u64 = 3 << 20;
 
     #[test]
-    fn memfd_can_be_filled_checked_and_poisoned() {
-        let buffer =
-            Maker::new(BufferKind::Memfd).and_then(|maker| maker.make(8192)).expect("a memfd");
-        let pattern = Pattern::new(5);
-        assert!(buffer.check(pattern, 4096).expect("mapped").is_err(), "nothing there yet");
-        buffer.fill(pattern, 4096).expect("filled");
-        assert_eq!(buffer.check(pattern, 4096), Ok(Ok(())));
-        assert!(buffer.check(pattern, 0).expect("mapped").is_err(), "another place of the file");
-        buffer.poison().expect("poisoned");
-        assert!(buffer.check(pattern, 4096).expect("mapped").is_err());
+    fn calls_move_bytes_to_their_place_and_report_short_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pattern, disk) =
+            (Pattern::new(5), DiskFile::create(folder.path(), LEN).expect("a file"));
+        disk.write(&pattern).expect("written");
+        let file = disk.open(IoMode::Buffer).expect("open");
+        let maker = Maker::new(BufferKind::Memfd).expect("memfds");
+        for sent in [true, false] {
+            let fill = |buffer: &Buffer| {
+                if sent { buffer.sendfile(file) } else { buffer.read(file, &mut buffer.map()?) }
+            };
+            let buffer = maker.make(LEN).expect("a memfd");
+            assert!(buffer.look(|bytes| pattern.check(bytes, 0)).expect("mapped").is_err());
+            fill(&buffer).expect("moved");
+            assert_eq!(buffer.look(|bytes| pattern.check(bytes, 0)), Ok(Ok(())));
+            let trouble = fill(&maker.make(2 * LEN).expect("a memfd")).expect_err("too short");
+            assert!(trouble.reason.contains("ended after 3145728 of 6291456 bytes"), "{trouble:?}");
+        }
+    }
+
+    #[test]
+    fn missing_kernel_feature_is_unavailable_not_failed() {
+        assert_eq!(cannot_copy("it", Os::INVAL).status, Status::Unavailable);
+        assert_eq!(cannot_copy("it", Os::IO).status, Status::Failed);
     }
 }

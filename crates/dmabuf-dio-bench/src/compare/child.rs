@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that loads the file once in a built-in way. A separate process has its own memory
-//! and CPU time.
+//! A program that loads a file, built-in or other, and the process that does it in a built-in way. A separate process has
+//! its own memory and CPU time.
+//!
+//! The program's argument is the path of the file, followed by `--verify SEED` if it is to compare
+//! bytes. When ready, it prints [`READY`] and waits for a line on its standard input. Then it loads
+//! the file and prints a [`LoaderReport`] in one line. If it fails, it prints the reason as the last
+//! line of its standard error and exits with a code other than 0.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -8,16 +13,32 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
+use serde::{Deserialize, Serialize};
 
-use super::contract::{LoaderReport, READY};
 use super::safetensors::{SafeTensors, Tensors};
 use crate::measure::meter::Meter;
-use crate::measure::outcome::{Status, Trouble};
-use crate::measure::phase::Phase;
 use crate::measure::time::Start;
+use crate::outcome::{Status, Trouble};
 use crate::pattern::Pattern;
 use crate::ways::Setup;
 use crate::ways::registry::{COMPARE, OwnWay};
+
+/// The first line.
+pub(crate) const READY: &str = r#"{"ready":true}"#;
+
+/// The second line: the cost of loading, from the path to all bytes in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LoaderReport {
+    pub(crate) seconds: f64,
+    pub(crate) user_seconds: f64,
+    pub(crate) sys_seconds: f64,
+    pub(crate) bytes: u64,
+    /// `null` without `--verify`.
+    pub(crate) verified: Option<bool>,
+    /// What was wrong.
+    #[serde(default)]
+    pub(crate) difference: Option<String>,
+}
 
 /// Load a file once, in one way: started by `compare`
 #[derive(Debug, Args)]
@@ -33,11 +54,8 @@ pub(crate) struct CompareWayArgs {
     pub(crate) file: PathBuf,
 }
 
-pub(crate) fn own_way(id: &str) -> Result<&'static OwnWay, String> {
-    COMPARE.iter().find(|own| own.id == id).ok_or_else(|| {
-        let ids: [_; COMPARE.len()] = COMPARE.map(|own| own.id);
-        format!("there is no such way; the ways are {}", ids.join(", "))
-    })
+fn own_way(name: &str) -> Result<&'static OwnWay, String> {
+    COMPARE.iter().find(|own| own.name == name).ok_or_else(|| "there is no such way".into())
 }
 
 pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
@@ -55,33 +73,25 @@ pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
 }
 
 fn measure(args: &CompareWayArgs) -> Result<LoaderReport, Trouble> {
-    let mut meter = Meter::default();
     let start = Start::now();
     // All of it counts, also what the ways of other benchmarks do before their first phase.
-    let held = args.way.way.run(&mut Setup::of_path(&args.file), &mut meter)?;
+    let held = args.way.way.run(&mut Setup::of_path(&args.file), &mut Meter::default())?;
     let took = start.took();
     let len = std::fs::metadata(&args.file).map_or(0, |file| file.len());
     let bytes = held.len(len);
-    let pages = held.pages(bytes);
-    let different = match args.verify {
-        None => None,
-        // After the time has been taken, and before the memory is gone.
-        Some(seed) => {
-            let content = SafeTensors::new(len, args.tensors, Pattern::from_seed(seed));
-            Some(held.look(bytes, |bytes| content.check(bytes))?.err())
-        }
+    // After the time has been taken, and before the memory is gone.
+    let compare = |seed| {
+        let content = SafeTensors::new(len, args.tensors, Pattern::from_seed(seed));
+        Ok(held.look(bytes, |bytes| content.check(bytes))?.err())
     };
-    Setup::of_path(&args.file).close(held, &mut meter);
+    let difference = args.verify.map(compare).transpose()?;
     Ok(LoaderReport {
         seconds: took.wall_ms / 1e3,
         user_seconds: took.cpu.user / 1e3,
         sys_seconds: took.cpu.sys / 1e3,
-        release_seconds: meter.ms(Phase::Close).map(|ms| ms / 1e3),
         bytes,
-        verified: different.as_ref().map(Option::is_none),
-        version: None,
-        note: different.flatten().map(|difference| difference.to_string()),
-        pages,
+        verified: difference.as_ref().map(Option::is_none),
+        difference: difference.flatten().map(|difference| difference.to_string()),
     })
 }
 

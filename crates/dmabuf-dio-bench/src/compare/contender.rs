@@ -1,17 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The contenders: built-in ways, other programs, and the disk alone.
+//! The contenders: built-in ways, other programs, and the disk alone; and the kernel's settings for each.
 
+use std::path::Path;
 use std::process::Command;
 
+use dmabuf_dio_terminal::size::show_size;
 use serde_json::Value;
 
-use super::contract::{LoaderReport, READY, Source};
-use super::fio::SequentialFio;
-use super::settings::CompareSettings;
-use crate::buffer::mapping::Pages;
-use crate::measure::outcome::{Status, Trouble};
+use super::TestFile;
+use super::child::{LoaderReport, READY};
+use super::safetensors::Tensors;
+use crate::buffer::mapping::{Pages, huge_page};
+use crate::fio::{self, FioJob, filename, no_result};
+use crate::host::setting::Setting;
+use crate::outcome::{Status, Trouble};
 use crate::process::Process;
 use crate::ways::registry::OwnWay;
+
+/// fio reports whole milliseconds, so short runs read the file repeatedly.
+const LEAST: u64 = 1 << 30;
+/// Maximum duration of such a run, in seconds.
+const MOST: u32 = 2;
+/// Number of surplus huge pages allowed, and of reserved ones.
+const OVERCOMMIT: &str = "/proc/sys/vm/nr_overcommit_hugepages";
+const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
+/// Transparent huge pages for memfds.
+const SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+/// Huge pages in addition to the file's memory.
+const SPARE: u64 = 64;
 
 /// Another program that loads a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +36,25 @@ pub(crate) struct Peer {
     pub(crate) command: String,
 }
 
+/// How fio reads: the disk's maximum. It reads the same files into memory that it ignores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SequentialFio {
+    block: u64,
+    depth: u64,
+    pages: Pages,
+}
+
+const FIO: [SequentialFio; 5] = [
+    SequentialFio { block: 4 << 20, depth: 4, pages: Pages::Huge },
+    SequentialFio { block: 4 << 20, depth: 8, pages: Pages::Huge },
+    SequentialFio { block: 8 << 20, depth: 8, pages: Pages::Huge },
+    SequentialFio { block: 1 << 20, depth: 32, pages: Pages::Huge },
+    SequentialFio { block: 4 << 20, depth: 8, pages: Pages::Small },
+];
+
 /// A contender.
 #[derive(Clone, Debug)]
 pub(crate) enum Contender {
-    /// The disk's maximum.
     Fio(SequentialFio),
     Own(&'static OwnWay),
     Peer(Peer),
@@ -32,50 +63,70 @@ pub(crate) enum Contender {
 impl Contender {
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Fio(fio) => fio.name(),
+            Self::Fio(fio) => {
+                let pages = if fio.pages == Pages::Huge { "" } else { ", 4 KiB" };
+                format!("fio {} x {}{pages}", show_size(fio.block), fio.depth)
+            }
             Self::Own(own) => own.name.into(),
             Self::Peer(peer) => peer.name.clone(),
-        }
-    }
-
-    pub(crate) fn settings(&self) -> CompareSettings {
-        match self {
-            Self::Own(own) => CompareSettings { pages: own.pages, read_ahead: own.read_ahead },
-            Self::Fio(_) | Self::Peer(_) => {
-                CompareSettings { pages: Pages::Huge, read_ahead: None }
-            }
         }
     }
 
     /// Memory used for `bytes` of files.
     pub(crate) fn memory(&self, bytes: u64) -> u64 {
         match self {
-            Self::Fio(fio) => fio.memory(),
+            Self::Fio(fio) => fio.block * fio.depth,
             Self::Own(own) if !own.way.fills_page_cache() => bytes,
             Self::Own(_) | Self::Peer(_) => 2 * bytes,
         }
     }
 
-    /// Memory required, not counting the page cache, which can be reclaimed.
-    pub(crate) fn least_memory(&self, bytes: u64) -> u64 {
-        self.memory(bytes).min(bytes)
+    /// Changes the settings until the returned value is dropped. Huge pages for `bytes` are set if permitted;
+    /// every other setting is required.
+    pub(crate) fn set(&self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>, Trouble> {
+        let required = |path: &str, value: &str| {
+            Setting::required(path, value, "this device has no such setting")
+        };
+        let (pages, read_ahead) = match self {
+            Self::Own(own) => (own.pages, own.read_ahead),
+            Self::Fio(_) | Self::Peer(_) => (Pages::Huge, None),
+        };
+        let mut held = Vec::new();
+        if pages == Pages::Huge {
+            let pages = bytes.div_ceil(huge_page()) + SPARE;
+            held.extend(Setting::set(OVERCOMMIT, &pages.to_string()));
+            held.extend(Setting::set(SHMEM, "advise"));
+        } else {
+            // A kernel without huge pages lacks the settings too.
+            let known = [(OVERCOMMIT, "0"), (RESERVED, "0"), (SHMEM, "never")];
+            for (path, value) in known.into_iter().filter(|(path, _)| Path::new(path).exists()) {
+                held.push(required(path, value)?);
+            }
+        }
+        if let Some(kib) = read_ahead {
+            let path = format!("/sys/block/{}/queue/read_ahead_kb", device.unwrap_or("?"));
+            held.push(required(&path, &kib.to_string())?);
+        }
+        Ok(held)
     }
 
     /// Loads all files at once, each in its own process. `prepare` is called just before they begin.
     pub(crate) fn run(
         &self,
-        sources: &[Source<'_>],
+        files: &[TestFile],
+        tensors: Tensors,
         verify: bool,
         prepare: impl FnOnce(),
     ) -> Result<Vec<LoaderReport>, Trouble> {
         if let Self::Fio(fio) = self {
             prepare();
-            return fio.run(sources);
+            return fio.run(files);
         }
         // That somebody else's program does not work here is no failure of ours.
         let ends = if matches!(self, Self::Peer(_)) { Status::Unavailable } else { Status::Failed };
-        let start = |source| Process::start(&self.name(), self.command(source, verify)?, ends);
-        let mut processes = sources.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let start =
+            |file| Process::start(&self.name(), self.command(file, tensors, verify)?, None, ends);
+        let mut processes = files.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         for process in &mut processes {
             let line = process.line()?;
             if serde_json::from_str(&line).ok() != serde_json::from_str::<Value>(READY).ok() {
@@ -83,64 +134,122 @@ impl Contender {
             }
         }
         prepare();
-        for process in &mut processes {
-            process.nudge();
-        }
+        processes.iter_mut().for_each(Process::nudge);
         let mut results = Vec::new();
-        for (mut process, source) in processes.into_iter().zip(sources) {
-            let line = process.line()?;
-            let told = serde_json::from_str(&line)
+        for (mut process, file) in processes.into_iter().zip(files) {
+            let told: LoaderReport = serde_json::from_str(&process.line()?)
                 .map_err(|error| self.broken(&format!("printed no result: {error}")))?;
-            results.push(self.accept(told, source, verify)?);
+            self.accept(&told, file, verify)?;
+            results.push(told);
             process.finish()?;
         }
         Ok(results)
     }
 
-    fn command(&self, source: &Source<'_>, verify: bool) -> Result<Command, Trouble> {
-        let mut command = if let Self::Peer(peer) = self {
-            let mut command = Command::new("sh");
-            command.args(["-c", &format!("{} \"$@\"", peer.command), "sh"]);
-            command
-        } else {
-            let program = std::env::current_exe()
-                .map_err(|error| self.broken(&format!("cannot be found: {error}")))?;
-            Command::new(program)
+    fn command(&self, file: &TestFile, tensors: Tensors, verify: bool) -> Result<Command, Trouble> {
+        let mut command = match self {
+            Self::Peer(peer) => {
+                let mut command = Command::new("sh");
+                command.args(["-c", &format!("{} \"$@\"", peer.command), "sh"]);
+                command
+            }
+            _ => Command::new(
+                std::env::current_exe().map_err(|error| self.broken(&error.to_string()))?,
+            ),
         };
         if let Self::Own(own) = self {
-            command.args(["compare-way", "--way", own.id]);
-            command.args(["--tensors", source.tensors.name()]);
+            command.args(["compare-way", "--way", own.name, "--tensors", tensors.name()]);
         }
-        command.arg(source.path);
+        command.args(file.disk.path());
         if verify {
-            command.args(["--verify", &source.seed.to_string()]);
+            command.args(["--verify", &file.pattern.seed().to_string()]);
         }
         Ok(command)
     }
 
-    fn accept(
-        &self,
-        told: LoaderReport,
-        source: &Source<'_>,
-        verify: bool,
-    ) -> Result<LoaderReport, Trouble> {
-        let data = source.len - source.data_start;
-        if told.bytes < data {
-            return Err(Trouble::short(&self.name(), told.bytes, data));
-        }
+    fn accept(&self, told: &LoaderReport, file: &TestFile, verify: bool) -> Result<(), Trouble> {
+        let data = file.disk.len() - file.data_start;
         match told.verified {
+            _ if told.bytes < data => Err(Trouble::short(&self.name(), told.bytes, data)),
             Some(false) => {
                 let wrong = || format!("{} found a wrong byte", self.name());
-                Err(Trouble::new(Status::Different, told.note.unwrap_or_else(wrong)))
+                Err(Trouble::new(Status::Different, told.difference.clone().unwrap_or_else(wrong)))
             }
             None if verify => {
                 Err(self.broken("did not compare the bytes, as requested by --verify"))
             }
-            _ => Ok(told),
+            _ => Ok(()),
         }
     }
 
     fn broken(&self, how: &str) -> Trouble {
         Trouble::new(Status::Failed, format!("{} {how}", self.name()))
+    }
+}
+
+impl SequentialFio {
+    /// The variants for a file of `len` bytes: none if it is small.
+    pub(crate) fn for_file(len: u64) -> impl Iterator<Item = Self> {
+        FIO.into_iter().filter(move |fio| fio.block <= len)
+    }
+
+    /// Reads all files at once. The result is scaled to reading each once.
+    fn run(self, files: &[TestFile]) -> Result<Vec<LoaderReport>, Trouble> {
+        let mut command = Command::new("fio");
+        command.args(["--output-format=json", "--thread", "--readonly", "--rw=read"]);
+        command.args(["--ioengine=io_uring", "--direct=1", "--allow_file_create=0"]);
+        command.args([format!("--bs={}", self.block), format!("--iodepth={}", self.depth)]);
+        if self.pages == Pages::Huge {
+            command.args(["--mem=mmaphuge", &format!("--hugepage-size={}", huge_page())]);
+        } else {
+            command.arg("--mem=mmap");
+        }
+        for (number, file) in files.iter().enumerate() {
+            let (len, path) = (file.disk.len(), file.disk.path().unwrap_or_else(|| Path::new("")));
+            let size = LEAST.next_multiple_of(len);
+            command.args([
+                format!("--name=file{number}"),
+                filename(path),
+                format!("--io_size={size}"),
+            ]);
+            if size > len {
+                command.arg(format!("--runtime={MOST}"));
+            }
+        }
+        let jobs = fio::run(command)?;
+        let told = jobs.iter().zip(files).map(|(job, file)| told(job, file.disk.len()));
+        told.map(|told| told.ok_or_else(|| no_result(&"nothing was read"))).collect()
+    }
+}
+
+fn told(job: &FioJob, len: u64) -> Option<LoaderReport> {
+    if job.read.io_bytes == 0 || job.read.runtime == 0 {
+        return None;
+    }
+    let seconds = job.read.runtime as f64 / 1e3 * len as f64 / job.read.io_bytes as f64;
+    Some(LoaderReport {
+        seconds,
+        user_seconds: seconds * job.usr_cpu / 100.0,
+        sys_seconds: seconds * job.sys_cpu / 100.0,
+        bytes: len,
+        verified: None,
+        difference: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fio_figures_are_scaled_to_one_read_of_the_file() {
+        let text = r#"{"read": {"io_bytes": 4000000, "runtime": 2000, "bw": 7},
+            "usr_cpu": 5.0, "sys_cpu": 10.0}"#;
+        let job: FioJob = serde_json::from_str(text).expect("fio's JSON");
+        let told = told(&job, 1_000_000).expect("a result");
+        assert!((told.seconds - 0.5).abs() < 1e-9 && told.bytes == 1_000_000, "{told:?}");
+        assert!((told.user_seconds - 0.025).abs() < 1e-9, "{told:?}");
+        assert!((told.sys_seconds - 0.05).abs() < 1e-9, "{told:?}");
+        assert_eq!(SequentialFio::for_file(512 << 10).count(), 0, "small files have no maximum");
     }
 }

@@ -5,7 +5,7 @@
 use clap::ValueEnum;
 
 use crate::disk::Content;
-use crate::pattern::{Difference, FACTOR, Pattern};
+use crate::pattern::{Difference, Pattern};
 
 /// Length of the field before the header, which holds the header's length.
 const PREFIX: u64 = 8;
@@ -66,13 +66,6 @@ impl SafeTensors {
     /// Offset of the data.
     pub(crate) fn data_start(&self) -> u64 {
         self.head.len() as u64
-    }
-
-    /// How to compute a word, for readers of the results.
-    pub(crate) fn formula() -> String {
-        format!(
-            "64-bit little-endian word i of the data section = (i * {FACTOR:#x} + seed) mod 2^64"
-        )
     }
 
     /// Compares every byte of the file.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Facts about the machine, settings of its kernel, and the file to load.
+//! Facts about the machine, settings of its kernel, and the files to load.
 
 pub(crate) mod facts;
 pub(crate) mod setting;
@@ -9,23 +9,32 @@ use dmabuf_dio_terminal::exit::Failure;
 use crate::args::CommonArgs;
 use crate::buffer::touch_memory;
 use crate::disk::DiskFile;
+use crate::outcome::{Status, Trouble};
 use crate::pattern::Pattern;
 
-/// Writes a file of that size, for ways that need so much memory; or says why there is none.
+/// Writes so many files of that size, for ways that need so much memory; or says why there are none.
 pub(crate) fn prepare(
     args: &CommonArgs,
     bytes: u64,
+    count: u64,
     memory: u64,
     content: Pattern,
-) -> Result<Result<DiskFile, String>, Failure> {
+) -> Result<Result<Vec<DiskFile>, Trouble>, Failure> {
+    let left_out = |reason: &str| Ok(Err(Trouble::new(Status::Unavailable, reason)));
     if let Some(lack) = facts::lack_of_memory(memory) {
-        return Ok(Err(lack));
+        return left_out(&lack);
     }
-    let disk = match DiskFile::create(&args.dir, bytes) {
-        Err(failure) => return Ok(Err(failure.what().to_owned())),
-        Ok(disk) => disk,
-    };
-    disk.write(&content)?;
-    touch_memory(bytes);
-    Ok(Ok(disk))
+    let mut disks = Vec::new();
+    for number in 0..count {
+        // Those that are to come have to fit too.
+        match DiskFile::create(&args.dir, bytes)
+            .and_then(|disk| disk.with_room((count - number) * bytes))
+        {
+            Err(failure) => return left_out(failure.what()),
+            Ok(disk) => disks.push(disk),
+        }
+        disks[number as usize].write(&content)?;
+    }
+    touch_memory(memory);
+    Ok(Ok(disks))
 }

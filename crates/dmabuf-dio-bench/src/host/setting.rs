@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno as Os;
 
 use crate::args::PROGRAM;
-use crate::measure::outcome::{Trouble, os};
+use crate::outcome::Trouble;
 
 /// Restores the setting when it is dropped. Other programs that change it in this way wait until then.
 #[derive(Debug)]
@@ -34,13 +34,12 @@ impl Setting {
     /// The same for a row that cannot be measured without it. `missing`: why there is no such setting.
     pub(crate) fn required(path: &str, value: &str, missing: &str) -> Result<Self, Trouble> {
         Self::set(path, value).map_err(|error| {
-            let errno = os(&error);
-            let why = match errno {
-                Os::NOENT => missing,
-                Os::ACCESS | Os::PERM | Os::ROFS => "only root may set it: run as root",
-                _ => return Trouble::failed(path, errno),
+            let why = match Os::from_io_error(&error) {
+                Some(Os::NOENT) => missing,
+                Some(Os::ACCESS | Os::PERM | Os::ROFS) => "only root may set it: run as root",
+                _ => return Trouble::failed(path, error),
             };
-            Trouble::unavailable(path, errno, why)
+            Trouble::unavailable(path, error, why)
         })
     }
 }
@@ -55,7 +54,7 @@ impl Drop for Setting {
 }
 
 /// The value. If the kernel lists all possible ones, the one in brackets.
-pub(crate) fn read(path: &str) -> io::Result<String> {
+fn read(path: &str) -> io::Result<String> {
     let text = std::fs::read_to_string(path)?;
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     Ok(chosen.map_or(text.trim(), |(chosen, _)| chosen).to_owned())
@@ -64,7 +63,7 @@ pub(crate) fn read(path: &str) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::outcome::Status;
+    use crate::outcome::Status;
 
     #[test]
     fn setting_is_restored_to_the_previous_choice() {

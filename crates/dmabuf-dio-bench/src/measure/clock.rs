@@ -97,14 +97,6 @@ impl Clock {
         self.unit
     }
 
-    /// A description of the unit.
-    pub(crate) fn counted(&self) -> &'static str {
-        match self.spinner {
-            Some(_) => "all that the CPU did, interrupts and kernel threads included",
-            None => "CPU time of this process, without interrupts and kernel threads",
-        }
-    }
-
     /// The present moment.
     pub(crate) fn mark(&self) -> Mark {
         match &self.spinner {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs rows, and measures their cost and outcome.
+//! The two meters: time, and all that the CPU did.
 
 pub(crate) mod clock;
 pub(crate) mod meter;
-pub(crate) mod outcome;
 pub(crate) mod phase;
 pub(crate) mod time;
-pub(crate) mod turns;

@@ -3,11 +3,9 @@
 
 use rustix::io::Errno as Os;
 
-use super::appends::Appends;
 use super::memory::ReadBlocks;
-use super::target::BLOCK;
-use super::target::Target;
-use crate::measure::outcome::Trouble;
+use super::target::{Appends, BLOCK, Target};
+use crate::outcome::Trouble;
 
 /// Requests submitted, and waited for, at a time.
 const BATCH: u32 = 32;
@@ -100,6 +98,7 @@ impl Worker<'_> {
                 round.get(block as usize).map_or(Ok(()), |offset| target.check(bytes, *offset))
             })?;
         }
-        target.forget()
+        target.forget();
+        Ok(())
     }
 }

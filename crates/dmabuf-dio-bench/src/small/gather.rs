@@ -4,9 +4,8 @@
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
 use dmabuf_dio::{Backend, Buffer, Kind};
 
-use super::target::BLOCK;
-use super::target::Target;
-use crate::measure::outcome::{Status, Trouble};
+use super::target::{BLOCK, Target};
+use crate::outcome::{Status, Trouble};
 
 /// A file and a buffer with a place for every read.
 pub(crate) struct GatherReader {
@@ -67,6 +66,7 @@ impl GatherReader {
             view.read_at(piece.buf_offset, &mut bytes).map_err(Trouble::of_library)?;
             target.check(&bytes, piece.offset)?;
         }
-        target.forget()
+        target.forget();
+        Ok(())
     }
 }

@@ -2,15 +2,14 @@
 //! Linux's older asynchronous I/O, by its system calls such as `io_submit(2)`, which libaio wraps.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
-
-use dmabuf_dio::Errno;
 
 use super::engine::{Arrived, Engine};
 use super::memory::ReadBlocks;
 use super::target::BLOCK;
-use crate::measure::outcome::Trouble;
+use crate::outcome::{Trouble, failed};
 
 const PREAD: u16 = 0;
 
@@ -54,9 +53,8 @@ pub(crate) struct Libaio<'a> {
     events: Vec<AioEvent>,
 }
 
-fn call(what: &str, number: i64) -> Result<usize, Trouble> {
-    usize::try_from(number)
-        .map_err(|_| Trouble::failed(what, Errno::from(&std::io::Error::last_os_error())))
+fn call(number: i64) -> io::Result<usize> {
+    usize::try_from(number).map_err(|_| io::Error::last_os_error())
 }
 
 impl<'a> Libaio<'a> {
@@ -64,7 +62,7 @@ impl<'a> Libaio<'a> {
         let mut context = 0_usize;
         // SAFETY: writes the context it makes to the address it is given.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) };
-        call("io_setup", made)?;
+        call(made).map_err(failed("io_setup"))?;
         let depth = depth as usize;
         Ok(Self {
             context,
@@ -106,9 +104,10 @@ impl Engine for Libaio<'_> {
             let rest = &self.queued[start..];
             // SAFETY: the requests and their memory live until they have arrived, or the context
             // is destroyed.
-            start += call("io_submit", unsafe {
+            let count = unsafe {
                 libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_ptr())
-            })?;
+            };
+            start += call(count).map_err(failed("io_submit"))?;
         }
         self.queued.clear();
         let count = loop {
@@ -123,9 +122,9 @@ impl Engine for Libaio<'_> {
                     ptr::null_mut::<libc::timespec>(),
                 )
             };
-            match call("io_getevents", count) {
-                Err(trouble) if trouble.errno == Some(Errno::INTR) => {}
-                result => break result?,
+            match call(count) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result.map_err(failed("io_getevents"))?,
             }
         };
         for event in &self.events[..count] {

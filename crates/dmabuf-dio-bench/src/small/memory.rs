@@ -10,8 +10,7 @@ use io_uring::IoUring;
 use super::target::BLOCK;
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker};
-use crate::measure::outcome::Trouble;
-use crate::measure::outcome::{failed, io_failed};
+use crate::outcome::{Trouble, failed};
 use crate::pattern::POISON;
 use crate::ways::module::attach;
 use crate::ways::ring::register_slots;
@@ -77,7 +76,7 @@ impl ReadBlocks {
                 };
                 // SAFETY: the mapping outlives the ring: `Uring` holds both, ring first.
                 unsafe { ring.submitter().register_buffers(slice::from_ref(&iovec)) }
-                    .map_err(io_failed("registering memory"))
+                    .map_err(failed("registering memory"))
             }
             _ => Ok(()),
         }
@@ -98,16 +97,18 @@ impl ReadBlocks {
         &mut self,
         mut each: impl FnMut(u32, &[u8]) -> Result<(), Trouble>,
     ) -> Result<(), Trouble> {
-        let dmabuf = self.lent.as_ref().map(|(buffer, _)| buffer);
-        dmabuf.map_or(Ok(()), |buffer| buffer.begin(Access::ReadWrite))?;
         // SAFETY: no request is in flight, and the memory is this program's own.
         let blocks = unsafe { self.mapping.bytes() }.chunks_exact_mut(BLOCK as usize);
-        let result = (0..).zip(blocks).try_for_each(|(number, bytes)| {
-            each(number, bytes)?;
-            bytes.fill(POISON);
-            Ok(())
-        });
-        dmabuf.map_or(Ok(()), |buffer| buffer.end(Access::ReadWrite))?;
-        result
+        let look = || {
+            (0..).zip(blocks).try_for_each(|(number, bytes)| {
+                each(number, bytes)?;
+                bytes.fill(POISON);
+                Ok(())
+            })
+        };
+        match &self.lent {
+            Some((buffer, _)) => buffer.bracket(Access::ReadWrite, look)?,
+            None => look(),
+        }
     }
 }

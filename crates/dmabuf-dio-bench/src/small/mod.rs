@@ -2,31 +2,33 @@
 //! `small`: the table of the thread "iomap: add simple dio path for small direct I/O", for lent memory
 //! and for memory of the process.
 
-mod appends;
 mod engine;
 mod gather;
 mod libaio;
 mod memory;
-mod rows;
 mod target;
 mod uring;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::Failure;
-use dmabuf_dio_terminal::size::show_size;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
-use crate::host::facts::Facts;
+use crate::fio::{self, FioJob};
+use crate::host::facts::facts;
 use crate::measure::clock::{Clock, Unit};
-use crate::measure::turns::{select, take_turns};
-use crate::report::grid::{Grid, thousands};
-use crate::report::json::Object;
-use crate::report::page::{Page, Report};
-use crate::report::row::{Row, Run};
-use rows::ReadRow;
-use target::{BLOCK, Target};
+use crate::measure::meter::Span;
+use crate::measure::phase::Phase;
+use crate::outcome::{Status, Trouble};
+use crate::rows::{Case, Members, Order, Report, Run, measure as run_all};
+use engine::{Engine, Worker, batch};
+use gather::GatherReader;
+use libaio::Libaio;
+use memory::{MemoryKind, ReadBlocks};
+use target::{Appends, BLOCK, Target};
+use uring::Uring;
 
 /// Arguments of `small`.
 #[derive(Debug, Args)]
@@ -34,11 +36,12 @@ use target::{BLOCK, Target};
     about = "Random direct reads of 4 KiB: file systems and disk, libaio and io_uring, by queue depth"
 )]
 #[command(after_help = format!("\
-A line is where is read from, how requests are made, and what memory they are for; a column is a
-number of requests in flight. Every read is compared in a run that does not count. Of a block device
-nothing is written; what arrives is compared with what the page cache has of it.
+A row is where is read from, how requests are made, what memory they are for, who makes them, and the
+number of requests in flight. Every read but fio's is compared in a run that does not count. Of a block
+device nothing is written; what arrives is compared with what the page cache has of it.
 
-  user        memory of the process, as it comes
+  io_uring    with a fixed file; polled: the CPU polls for completions, without interrupts
+  user        memory of the process, pinned for each read
   registered  the same, registered with io_uring
   lent        pages of a dma-buf, lent to io_uring by the kernel module
   gather      the library's Gatherer into lent pages: all reads in one call
@@ -48,15 +51,14 @@ Under vm/run --icount the cost is in instructions, and speed means nothing.
 Examples:
   dmabuf-dio-bench small --on /mnt/nvme
   dmabuf-dio-bench small --on /mnt/ext4 --on /mnt/xfs --on /dev/nvme1n1 --depths 32 --only lent
-  dmabuf-dio-bench small --no-fio --json --output small.json
   vm/run --kernel 7.3-series --icount --raw-disks 4 --append nvme.poll_queues=1 -- \\
       bench/with-file-systems target/release/dmabuf-dio-bench small \\
       --on /mnt/ext4 --on /mnt/xfs --on /mnt/f2fs --on /dev/raw
 
 {EXIT_CODES}"))]
 pub(crate) struct SmallArgs {
-    /// Folder in which a file is created, or block device to read; may be repeated [default: that of
-    /// --dir]
+    /// Folder in which a file is created, or block device to read; may be repeated [default:
+    /// that of --dir]
     #[arg(long, value_name = "PATH")]
     pub(crate) on: Vec<PathBuf>,
     /// Bytes of it to read from, a multiple of the page size
@@ -70,16 +72,10 @@ pub(crate) struct SmallArgs {
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=10_000_000),
           default_value_t = 20_000)]
     pub(crate) reads: u32,
-    /// Append 4 KiB to the file, by a direct write, once in READS reads, and count that with them; lines
+    /// Append 4 KiB to the file, by a direct write, once in READS reads, and count that with them; rows
     /// by fio and gather are left out
     #[arg(long, value_name = "READS", value_parser = value_parser!(u32).range(1..))]
     pub(crate) append_every: Option<u32>,
-    /// Runs of each point; points alternate
-    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
-    pub(crate) runs: u32,
-    /// Only lines whose name contains TEXT: "ext4, libaio, user"; may be repeated
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Vec<String>,
     /// Do not run fio for comparison
     #[arg(long)]
     pub(crate) no_fio: bool,
@@ -87,39 +83,86 @@ pub(crate) struct SmallArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// A line, and what was measured at each queue depth.
-struct Line<'t> {
-    row: ReadRow<'t>,
-    points: Vec<Row>,
+/// How requests are submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EngineKind {
+    Libaio,
+    Uring,
+    /// By the library.
+    Gather,
 }
 
+/// A way of reading.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    engine: EngineKind,
+    polled: bool,
+    memory: MemoryKind,
+    /// By fio, not by this program.
+    fio: bool,
+}
+
+const fn way(engine: EngineKind, polled: bool, memory: MemoryKind, fio: bool) -> Way {
+    Way { engine, polled, memory, fio }
+}
+
+const WAYS: [Way; 14] = {
+    use EngineKind::{Gather, Libaio, Uring};
+    use MemoryKind::{Lent, Registered, User};
+    [
+        way(Libaio, false, User, false),
+        way(Libaio, false, User, true),
+        way(Uring, false, User, false),
+        way(Uring, false, User, true),
+        way(Uring, false, Registered, false),
+        way(Uring, false, Registered, true),
+        way(Uring, false, Lent, false),
+        way(Gather, false, Lent, false),
+        way(Uring, true, User, false),
+        way(Uring, true, User, true),
+        way(Uring, true, Registered, false),
+        way(Uring, true, Registered, true),
+        way(Uring, true, Lent, false),
+        way(Gather, true, Lent, false),
+    ]
+};
+
 pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
-    let facts = Facts::begin(&args.common)?;
+    let mut facts = facts(&args.common)?;
     let dir = [args.common.dir.clone()];
     let paths = if args.on.is_empty() { &dir[..] } else { &args.on };
     let targets = (0..).zip(paths).map(|(number, path)| Target::open(path, args.size, number));
     let targets = targets.collect::<Result<Vec<_>, _>>()?;
     let clock = Clock::start()?;
-    let of = |target| ReadRow::all(target, args.size, !args.no_fio, args.append_every);
-    let rows = targets.iter().flat_map(of).collect();
-    let rows = select(rows, &args.only, ReadRow::name, "no line has this name")?;
-    let lines = lines(rows, args, &clock)?;
-    let fio = if args.no_fio { None } else { crate::fio::version() };
-    let json = Object::of_bench("small", &facts.json)
-        .with("fio", fio.clone())
-        .with("runs", args.runs)
-        .with("reads", args.reads)
-        .with("size", args.size)
-        .with("append_every", args.append_every)
-        .with("unit", clock.unit().name())
-        .with("counted", clock.counted())
-        .with("depths", args.depths.clone())
-        .list("lines", lines.iter().map(Line::json));
-    let statuses = lines.iter().flat_map(|line| &line.points).map(Row::status).collect();
-    Ok(Report { page: page(args, &facts, &clock, fio.as_deref(), &lines), json, statuses })
+    let fio = if args.no_fio { None } else { fio::version() };
+    facts.extend([
+        ("fio", fio.into()),
+        ("reads", args.reads.into()),
+        ("append_every", args.append_every.into()),
+        ("unit", clock.unit().name().into()),
+    ]);
+    let offsets = offsets(args);
+    let mut cases = Vec::new();
+    for target in &targets {
+        // One call of gather makes all reads, and fio does not append.
+        let appends = |way: &&Way| !way.fio && way.engine != EngineKind::Gather;
+        let ways = WAYS.iter().filter(|way| !(args.no_fio && way.fio));
+        for way in ways.filter(|way| args.append_every.is_none() || appends(way)) {
+            for &depth in &args.depths {
+                let point = Point { way: *way, target, depth, args };
+                let (clock, offsets) = (&clock, &offsets[..]);
+                cases.push(Case::new(point.about(), move |run| match run {
+                    0 => point.compare(offsets).map(|()| None),
+                    _ => point.run(offsets, clock).map(Some),
+                }));
+            }
+        }
+    }
+    let rows = run_all(cases, &args.common.only, 0..=args.common.runs, Order::Turns)?;
+    Ok(Report { bench: "small", facts, rows })
 }
 
-/// The offsets to read from, the same for all lines.
+/// The offsets to read from, the same for all rows.
 fn offsets(args: &SmallArgs) -> Vec<u64> {
     let blocks = args.size / BLOCK;
     // Marsaglia's xorshift64 (Journal of Statistical Software 8(14), 2003).
@@ -133,122 +176,142 @@ fn offsets(args: &SmallArgs) -> Vec<u64> {
     std::iter::repeat_with(next).take(args.reads as usize).collect()
 }
 
-/// Runs every point once with comparison, then all points alternately.
-fn lines<'t>(
-    rows: Vec<ReadRow<'t>>,
-    args: &SmallArgs,
-    clock: &Clock,
-) -> Result<Vec<Line<'t>>, Failure> {
-    let offsets = offsets(args);
-    let points: Vec<_> =
-        rows.iter().flat_map(|row| args.depths.iter().map(move |depth| (row, *depth))).collect();
-    let name = |(row, depth): &(&ReadRow<'_>, u32)| format!("{}, {depth} in flight", row.name());
-    let run = |(row, depth): &(&ReadRow<'_>, u32), run| match run {
-        0 => row.compare(*depth, &offsets).map(|()| None),
-        _ => row.run(*depth, &offsets, clock).map(Some),
-    };
-    let results = take_turns(&points, 0..=args.runs, name, run)?;
-    let points = points.iter().zip(&results).map(|((row, depth), result)| {
-        let facts = Object::default().with("depth", *depth);
-        Row::of([row.names(), vec![depth.to_string()]].concat(), facts, result, Run::clone)
-    });
-    let mut points = points.collect::<Vec<_>>().into_iter();
-    let line = |row| Line { row, points: points.by_ref().take(args.depths.len()).collect() };
-    Ok(rows.into_iter().map(line).collect())
+/// A way of reading a target at a queue depth.
+#[derive(Clone, Copy, Debug)]
+struct Point<'t> {
+    way: Way,
+    target: &'t Target,
+    depth: u32,
+    args: &'t SmallArgs,
 }
 
-impl Line<'_> {
-    /// Whether there is a figure for any queue depth.
-    fn is_measured(&self) -> bool {
-        self.points.iter().any(Row::is_measured)
+impl<'t> Point<'t> {
+    fn about(&self) -> Members {
+        let engine = match self.way.engine {
+            EngineKind::Libaio => "libaio",
+            EngineKind::Uring => "io_uring",
+            EngineKind::Gather => "gather",
+        };
+        let polled = if self.way.polled { " polled" } else { "" };
+        vec![
+            ("target", self.target.name.clone().into()),
+            ("way", format!("{engine}{polled}").into()),
+            ("memory", self.way.memory.name().into()),
+            ("by", if self.way.fio { "fio" } else { "us" }.into()),
+            ("depth", self.depth.into()),
+        ]
     }
 
-    fn json(&self) -> Object {
-        Object::default()
-            .with("target", self.row.target.name.clone())
-            .with("path", self.row.target.path.to_string_lossy())
-            .with("way", self.row.engine.name())
-            .with("memory", self.row.memory.name())
-            .with("by", self.row.by.name())
-            .list("points", self.points.iter().map(Row::json))
+    /// Creates the reader for these offsets.
+    fn reader(&self, offsets: &[u64]) -> Result<Reader<'t>, Trouble> {
+        let Way { engine, polled, memory, .. } = self.way;
+        let (file, depth) = (self.target.direct()?, self.depth);
+        let memory = || ReadBlocks::new(memory, depth);
+        let engine: Box<dyn Engine + 't> = match engine {
+            EngineKind::Libaio => Box::new(Libaio::new(file, memory()?, depth)?),
+            EngineKind::Uring => Box::new(Uring::new(file, memory()?, depth, polled)?),
+            EngineKind::Gather => {
+                let gather = GatherReader::new(self.target, depth, offsets, polled)?;
+                return Ok(Reader::Gather(Box::new(gather)));
+            }
+        };
+        let appends =
+            self.args.append_every.map(|every| Appends::new(self.target, every)).transpose()?;
+        Ok(Reader::Worker(Worker { engine, depth, polled, appends }))
     }
-}
 
-fn page(
-    args: &SmallArgs,
-    facts: &Facts,
-    clock: &Clock,
-    fio: Option<&str>,
-    lines: &[Line<'_>],
-) -> Page {
-    let mut page = Page::default();
-    page.title(format!(
-        "Random direct reads of 4 KiB from {}, {} in each of {} runs",
-        show_size(args.size),
-        args.reads,
-        args.runs
-    ));
-    page.line(facts.line());
-    let (cost, noisy) = match clock.unit() {
-        Unit::Instructions => ("Instructions per read", "per_read"),
-        Unit::Nanoseconds => ("CPU time per read, in nanoseconds", "iops"),
-    };
-    let appends = args
-        .append_every
-        .map_or_else(String::new, |every| format!(" (4 KiB appended in {every} reads)"));
-    page.title(format!("{cost}{appends}, by requests in flight"));
-    page.table(grid(args, lines, "per_read"));
-    // Where instructions are counted, time is what they make of it.
-    if clock.unit() == Unit::Nanoseconds {
-        page.title("Reads per second, by requests in flight");
-        page.table(grid(args, lines, "iops"));
-    }
-    let points = || lines.iter().filter(|line| line.is_measured()).flat_map(|line| &line.points);
-    for point in points().filter(|point| !point.is_measured()) {
-        page.note(point.label.clone(), point.sentence());
-    }
-    let spreads = points().filter_map(|point| point.figure(noisy));
-    let spreads = spreads.map(|figure| (figure.max - figure.min) / figure.median * 100.0);
-    if let Some(percent) = spreads.reduce(f64::max) {
-        page.note(
-            "runs",
-            format!("figures are medians; runs of a point are up to {percent:.0} % apart"),
-        );
-    }
-    page.note("counted", clock.counted());
-    page.notes(LEGEND);
-    if let Some(fio) = fio {
-        page.note("fio", format!("{fio}, configured to make the same requests; {FIO}"));
-    }
-    page
-}
-
-fn grid(args: &SmallArgs, lines: &[Line<'_>], figure: &str) -> Grid {
-    let depths: Vec<String> = args.depths.iter().map(ToString::to_string).collect();
-    let mut head = vec!["on", "by", "memory"];
-    head.extend(depths.iter().map(String::as_str));
-    let mut grid = Grid::new(3, &head);
-    for line in lines {
-        let names = line.row.names();
-        if let Some(first) = line.points.first().filter(|_| !line.is_measured()) {
-            let name = names.join(", ");
-            grid.reason(names, first.sentence(), name);
-            continue;
+    /// Reads from all offsets and compares. fio is not compared.
+    fn compare(&self, offsets: &[u64]) -> Result<(), Trouble> {
+        if self.way.fio {
+            return Ok(());
         }
-        let cells = line.points.iter().map(|point| point.median(figure));
-        let cells = cells.map(|value| value.map_or_else(|| "-".into(), thousands));
-        grid.figures(names.into_iter().chain(cells).collect());
+        match self.reader(offsets)? {
+            Reader::Worker(mut worker) => worker.compare(offsets, self.target),
+            Reader::Gather(mut gather) => gather.compare(self.target),
+        }
     }
-    grid
+
+    /// Reads from all offsets, and returns the cost.
+    fn run(&self, offsets: &[u64], clock: &Clock) -> Result<Run, Trouble> {
+        if self.way.fio {
+            return self.by_fio(offsets.len() as u64, clock);
+        }
+        let mut reader = self.reader(offsets)?;
+        // What is set up with a first request is not counted.
+        reader.read(&offsets[..(self.depth as usize).min(offsets.len())])?;
+        clock.settle();
+        let span = Span::begin(Some(clock), Phase::Io);
+        let result = reader.read(offsets);
+        let spent = span.end();
+        result?;
+        let reads = offsets.len() as f64;
+        Ok(costs(reads * 1e3 / spent.took.wall_ms, spent.busy / reads))
+    }
+
+    /// Where all CPU work is counted, fio runs with the number of reads and with twice that number: the
+    /// difference does not contain fio's start-up.
+    fn by_fio(&self, reads: u64, clock: &Clock) -> Result<Run, Trouble> {
+        let (FioJob { read, usr_cpu, sys_cpu }, some) = self.fio_once(reads, clock)?;
+        if clock.unit() == Unit::Nanoseconds {
+            let cpu_ns = read.runtime as f64 * 1e6 * (usr_cpu + sys_cpu) / 100.0;
+            return Ok(costs(read.iops, cpu_ns / read.total_ios as f64));
+        }
+        let (job, more) = self.fio_once(2 * reads, clock)?;
+        Ok(costs(job.read.iops, (more - some) / reads as f64))
+    }
+
+    /// The output of a run of fio, and the CPU's work meanwhile.
+    fn fio_once(&self, reads: u64, clock: &Clock) -> Result<(FioJob, f64), Trouble> {
+        clock.settle();
+        let mark = clock.mark();
+        let jobs = fio::run(self.fio(reads)?)?;
+        let busy = clock.busy_since(mark);
+        let job = jobs.into_iter().next().filter(|job| job.read.total_ios >= reads);
+        let few = || Trouble::new(Status::Failed, format!("fio made fewer than {reads} reads"));
+        Ok((job.ok_or_else(few)?, busy))
+    }
+
+    /// The cheapest options of fio: requests in batches, no statistics per request.
+    fn fio(&self, reads: u64) -> Result<Command, Trouble> {
+        self.target.direct()?;
+        let (depth, batch) = (self.depth, batch(self.depth));
+        let mut command = Command::new("fio");
+        command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
+        command.args(["--name=small", "--rw=randread", "--direct=1", "--norandommap"]);
+        command.args(["--gtod_reduce=1", "--invalidate=0", "--mem=mmap"]);
+        command.arg(fio::filename(&self.target.path));
+        command.args([format!("--bs={BLOCK}"), format!("--size={}", self.args.size)]);
+        command.args([format!("--io_size={}", reads * BLOCK), format!("--iodepth={depth}")]);
+        command.arg(format!("--iodepth_batch_submit={batch}"));
+        command.arg(format!("--iodepth_batch_complete_min={batch}"));
+        command.arg(format!("--iodepth_batch_complete_max={depth}"));
+        if self.way.engine == EngineKind::Libaio {
+            command.arg("--ioengine=libaio");
+        } else {
+            command.args(["--ioengine=io_uring", "--registerfiles=1", "--nonvectored=1"]);
+        }
+        command.args(self.way.polled.then_some("--hipri=1"));
+        command.args((self.way.memory == MemoryKind::Registered).then_some("--fixedbufs=1"));
+        Ok(command)
+    }
 }
 
-const LEGEND: [(&str, &str); 6] = [
-    ("io_uring", "with a fixed file; polled: the CPU polls for completions, without interrupts"),
-    ("user", "memory of the process, pinned for each read"),
-    ("registered", "memory of the process, pinned once"),
-    ("lent", "pages of a dma-buf, lent to io_uring by the kernel module"),
-    ("gather", "the library's call for many pieces: all reads in one call, each to its own place"),
-    ("content", "every byte was compared in an uncounted run of each line except fio's"),
-];
+/// Reads per second, and the clock's count per read.
+fn costs(iops: f64, per_read: f64) -> Run {
+    vec![("iops", iops), ("per_read", per_read)]
+}
 
-const FIO: &str = "the figure includes its own work";
+enum Reader<'t> {
+    Worker(Worker<'t>),
+    Gather(Box<GatherReader>),
+}
+
+impl Reader<'_> {
+    /// Reads from the offsets, which are the first of those it was created for.
+    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
+        match self {
+            Self::Worker(worker) => worker.read(offsets),
+            Self::Gather(gather) => gather.read(offsets.len()),
+        }
+    }
+}

@@ -10,8 +10,7 @@ use rustix::io::Errno as Os;
 use super::engine::{Arrived, Engine};
 use super::memory::{MemoryKind, ReadBlocks};
 use super::target::BLOCK;
-use crate::measure::outcome::Trouble;
-use crate::measure::outcome::io_failed;
+use crate::outcome::{Trouble, failed};
 
 pub(crate) struct Uring {
     // First: it is gone before the memory that requests are for.
@@ -31,11 +30,11 @@ impl Uring {
         if polled {
             builder.setup_iopoll();
         }
-        let mut ring = builder.build(depth).map_err(io_failed("io_uring_setup"))?;
+        let mut ring = builder.build(depth).map_err(failed("io_uring_setup"))?;
         memory.register(&mut ring)?;
         ring.submitter()
             .register_files(&[file.as_raw_fd()])
-            .map_err(io_failed("registering a file"))?;
+            .map_err(failed("registering a file"))?;
         Ok(Self { ring, memory })
     }
 }
@@ -56,7 +55,7 @@ impl Engine for Uring {
     }
 
     fn turn(&mut self, least: u32, arrived: &mut Arrived) -> Result<(), Trouble> {
-        self.ring.submit_and_wait(least as usize).map_err(io_failed("io_uring_enter"))?;
+        self.ring.submit_and_wait(least as usize).map_err(failed("io_uring_enter"))?;
         for entry in self.ring.completion() {
             arrived.push(entry.user_data() as u32, entry.result());
         }

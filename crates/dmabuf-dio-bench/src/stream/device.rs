@@ -1,34 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device at full speed.
+//! The simulated device, the usual way of reading it, and the frames that it numbers.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
 
 use dmabuf_dio_stream::{Channel, Device, frame_bytes};
+use dmabuf_dio_sys::iio;
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno as Os;
 
 use super::usb::Usb;
+use crate::buffer::mapping::{Mapping, Pages};
+use crate::outcome::{Status, Trouble, failed, repeat};
+
+/// Bytes of a frame: its number.
+pub(crate) const FRAME: u64 = 8;
+const PIECE: usize = 1 << 20;
 
 /// An ADC with all its channels.
 #[derive(Debug)]
 pub(crate) struct Adc {
-    /// What the user calls it.
-    pub(crate) called: String,
     pub(crate) device: Device,
     pub(crate) channels: Vec<Channel>,
 }
 
 impl Adc {
-    pub(crate) fn find(name: &str) -> Result<Self, Failure> {
-        let device = Device::find(name).ok_or_else(|| {
-            let hint = "name one: --device NAME (ls /sys/bus/iio/devices)";
-            Failure::new(FAILED, format!("there is no IIO device {name}"), hint)
+    /// That of `kernel/sim/iio_stream`.
+    pub(crate) const NAME: &str = "stream-adc";
+
+    pub(crate) fn find() -> Result<Self, Failure> {
+        let device = Device::find(Self::NAME).ok_or_else(|| {
+            let what = format!("there is no IIO device {}", Self::NAME);
+            Failure::new(FAILED, what, "run it in a guest: vm/run --kernel 7.3-series")
         })?;
         let channels = device.channels(0)?;
-        // The simulated device then gives samples as fast as blocks come.
+        // It then gives samples as fast as blocks come.
         let _ = device.set_rate(0, 0.0);
-        Ok(Self { called: name.to_owned(), device, channels })
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.device.name()
+        Ok(Self { device, channels })
     }
 
     pub(crate) fn frame(&self) -> u64 {
@@ -47,5 +59,138 @@ impl Drop for Adc {
         // As it was found.
         self.set_sparse(false);
         Usb::set_sparse(false);
+    }
+}
+
+/// The usual way: `read()` of a block, then `write()`.
+pub(crate) struct DeviceReader<'a> {
+    adc: &'a Adc,
+    buffer: OwnedFd,
+    memory: Mapping,
+    block: u64,
+}
+
+impl<'a> DeviceReader<'a> {
+    /// Opens the device's buffer and starts it.
+    pub(crate) fn start(adc: &'a Adc, block: u64) -> Result<Self, Trouble> {
+        let device = &adc.device;
+        let node = rustix::fs::open(device.node(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(failed("opening the device"))?;
+        let buffer = iio::get_fd(node.as_fd(), 0).map_err(failed("IIO_GET_FD"))?;
+        let attribute = |what: &str, name: &str, value: &str| {
+            device.write(name, value).map_err(|error| {
+                Trouble::new(
+                    Status::Unavailable,
+                    format!("{what}: {error}, the device has no such buffer"),
+                )
+            })
+        };
+        device.choose(0, &adc.channels).map_err(Trouble::of_stream)?;
+        // The kernel has two buffers of half this length.
+        attribute("length", "buffer0/length", &(2 * block / adc.frame()).to_string())?;
+        // Dma-bufs of the row before are let go of in the background, and as long as the kernel has
+        // one it gives read() no buffers, without a word.
+        std::thread::sleep(Duration::from_millis(200));
+        let memory = Mapping::anonymous(block, Pages::Huge).map_err(failed("mmap"))?;
+        attribute("blocks of that size for read()", "buffer0/enable", "1")?;
+        Ok(Self { adc, buffer, memory, block })
+    }
+
+    /// Reads a block and passes its bytes to `write`.
+    pub(crate) fn pass_on(
+        &mut self,
+        mut write: impl FnMut(&[u8]) -> Result<usize, Os>,
+    ) -> Result<(), Trouble> {
+        // SAFETY: the memory is this process's alone and as long as a block.
+        let bytes = unsafe { self.memory.bytes() };
+        repeat("read()", self.block, |done| {
+            rustix::io::read(&self.buffer, &mut bytes[done as usize..])
+        })?;
+        repeat("write()", self.block, |done| write(&bytes[done as usize..]))
+    }
+}
+
+impl Drop for DeviceReader<'_> {
+    fn drop(&mut self) {
+        let _ = self.adc.device.write("buffer0/enable", "0");
+    }
+}
+
+/// The numbers of the frames in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frames {
+    pub(crate) count: u64,
+    /// Frames that the device has numbered and that are not in the file, up to the last one in it.
+    pub(crate) lost: u64,
+    /// The number that would be next.
+    next: u64,
+}
+
+impl Frames {
+    /// Looks at every frame.
+    pub(crate) fn of(path: &Path) -> Result<Self, Trouble> {
+        let failed = failed("reading the file");
+        let mut file = File::open(path).map_err(&failed)?;
+        let mut found = Self::default();
+        let mut piece = vec![0; PIECE];
+        let mut filled = 0;
+        loop {
+            match file.read(&mut piece[filled..]).map_err(&failed)? {
+                0 if filled == 0 => return Ok(found),
+                0 => {
+                    let what = format!("the file ends within frame {}", found.next);
+                    return Err(Trouble::new(Status::Different, what));
+                }
+                count => filled += count,
+            }
+            let whole = filled - filled % FRAME as usize;
+            found.add(&piece[..whole])?;
+            piece.copy_within(whole..filled, 0);
+            filled -= whole;
+        }
+    }
+
+    fn add(&mut self, frames: &[u8]) -> Result<(), Trouble> {
+        for frame in frames.chunks_exact(FRAME as usize) {
+            let number = u64::from_le_bytes(frame.try_into().unwrap_or_default());
+            if number < self.next {
+                let what = format!("frame {number} comes where {} should", self.next);
+                return Err(Trouble::new(Status::Different, what));
+            }
+            self.lost += number - self.next;
+            self.next = number + 1;
+            self.count += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(bytes: &[u8]) -> Result<(u64, u64), Status> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), bytes).expect("written");
+        Frames::of(file.path()).map(|it| (it.count, it.lost)).map_err(|trouble| trouble.status)
+    }
+
+    fn numbers(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
+        numbers.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn missing_frame_numbers_are_counted() {
+        assert_eq!(of(&[]), Ok((0, 0)));
+        assert_eq!(of(&numbers([0, 1, 2])), Ok((3, 0)));
+        assert_eq!(of(&numbers([2, 3, 9])), Ok((3, 7)));
+        assert_eq!(of(&numbers((0..300_000).chain(300_001..300_003))), Ok((300_002, 1)));
+    }
+
+    #[test]
+    fn repeated_frame_number_is_an_error() {
+        for wrong in [numbers([0, 1, 1]), numbers([5, 4]), vec![0; 12]] {
+            assert_eq!(of(&wrong), Err(Status::Different));
+        }
     }
 }

@@ -3,29 +3,29 @@
 //! dma-bufs.
 
 pub(crate) mod device;
-pub(crate) mod fileio;
 mod peer;
-mod rows;
 mod usb;
 
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, value_parser};
+use clap::Args;
+use dmabuf_dio::Buffer;
+use dmabuf_dio_stream::{BlockRing, Discard, FileSink, IioSource, Sink, Stream, UsbSink};
 use dmabuf_dio_terminal::exit::Failure;
-use dmabuf_dio_terminal::size::show_size;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno as Os;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
+use crate::buffer::{BufferKind, Maker};
 use crate::disk::TemporaryPath;
-use crate::host::facts::Facts;
-use crate::measure::clock::{Clock, Unit};
-use crate::measure::time::show;
-use crate::measure::turns::{select, take_turns};
-use crate::report::grid::thousands;
-use crate::report::json::Object;
-use crate::report::page::{Page, Report};
-use crate::report::row::{Column, Row, Run, grid};
-use device::Adc;
-use rows::{Destination, StreamBench, StreamRow};
+use crate::host::facts::facts;
+use crate::measure::clock::Clock;
+use crate::measure::meter::{Span, Spent};
+use crate::measure::phase::Phase;
+use crate::outcome::{Status, Trouble, failed};
+use crate::rows::{Case, Order, Report, Run, measure as run_all};
+use device::{Adc, DeviceReader, FRAME, Frames};
 use usb::Usb;
 
 /// Arguments of `stream`.
@@ -34,9 +34,14 @@ use usb::Usb;
     about = "Samples of an IIO device into nothing, a file and USB: read() compared with dma-bufs"
 )]
 #[command(after_help = format!("\
-The device should give samples as fast as blocks come: kernel/sim/iio_stream does, with a rate of
-0. Before it is measured, each row is run once with every sample compared; what goes to USB is
-compared by the host of kernel/sim/usb_sink.
+The device is that of kernel/sim/iio_stream, which gives samples as fast as blocks come. Before it is
+measured, each row is run once with every sample compared; what goes to USB is compared by the host of
+kernel/sim/usb_sink.
+
+  read()     of a block, then write() of it; for a file, including fsync()
+  dma-buf    a ring of 4 to 256 blocks, 64 MiB; the file is written with O_DIRECT, including fsync()
+  udmabuf    the same with dma-bufs over memfds, whose pages have 4 KiB
+  iio_rwdev  libiio's: four dma-bufs, then write(); without its start, for a file including fsync()
 
 Under vm/run --icount the cost is in instructions, and speed means nothing.
 
@@ -47,28 +52,16 @@ Examples:
 
 {EXIT_CODES}"))]
 pub(crate) struct StreamArgs {
-    /// Name, label or number of the device
-    #[arg(long, default_value = "stream-adc")]
-    pub(crate) device: String,
     /// Sizes of a block, multiples of the page size
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = whole_pages,
           default_value = "16K,1M,64M")]
     pub(crate) blocks: Vec<u64>,
-    /// Bytes of a ring of dma-bufs, which has from 4 to 256 blocks
-    #[arg(long, value_name = "SIZE", value_parser = whole_pages, default_value = "64M")]
-    pub(crate) ring: u64,
     /// Bytes of samples in a run
     #[arg(long, value_name = "SIZE", value_parser = whole_pages, default_value = "512M")]
     pub(crate) total: u64,
     /// Mount point of a functionfs instance, for the USB rows
     #[arg(long, value_name = "FOLDER")]
     pub(crate) usb: Option<PathBuf>,
-    /// Only rows whose name contains TEXT: "dma-buf into a file"; may be repeated
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Vec<String>,
-    /// Runs of each row; rows alternate
-    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
-    pub(crate) runs: u32,
     /// `iio_rwdev` of libiio 1.0 or later, for rows to compare with
     #[arg(long, value_name = "PATH")]
     pub(crate) peer_iio_rwdev: Option<PathBuf>,
@@ -76,90 +69,253 @@ pub(crate) struct StreamArgs {
     pub(crate) common: CommonArgs,
 }
 
-pub(crate) fn measure(args: &StreamArgs) -> Result<Report, Failure> {
-    let facts = Facts::begin(&args.common)?;
-    let adc = Adc::find(&args.device)?;
-    let usb = Usb::open(args.usb.as_deref());
-    let clock = Clock::start()?;
-    let bench = StreamBench {
-        file: TemporaryPath::new(&args.common.dir),
-        ring: args.ring,
-        total: args.total,
-        peer: args.peer_iio_rwdev.as_deref(),
-        clock: &clock,
-        adc: &adc,
-        usb: usb.as_ref(),
-    };
-    let all = StreamRow::all(&args.blocks, bench.peer.is_some());
-    let all = select(all, &args.only, |row| row.name(), "no row has that name")?;
-    // Run 0 is the one with samples compared.
-    let name = |row: &StreamRow| format!("{}, blocks of {}", row.name(), show_size(row.block));
-    let run = |row: &StreamRow, run| bench.run(*row, run == 0).map(Some);
-    let results = take_turns(&all, 0..=args.runs, name, run)?;
-    let rows = all.iter().zip(&results).map(|(row, result)| {
-        let facts = Object::default()
-            .with("to", row.to.names().0)
-            .with("way", row.method.name())
-            .with("block", row.block);
-        let names = vec![show_size(row.block), row.method.name().to_owned()];
-        (row.to, Row::of(names, facts, result, Run::clone))
-    });
-    let rows: Vec<(Destination, Row)> = rows.collect();
-    let json = Object::of_bench("stream", &facts.json)
-        .with("device", adc.name())
-        .with("runs", args.runs)
-        .with("total", args.total)
-        .with("unit", clock.unit().name())
-        .with("counted", clock.counted())
-        .list("rows", rows.iter().map(|(_, row)| row.json()));
-    let statuses = rows.iter().map(|(_, row)| row.status()).collect();
-    Ok(Report { page: page(args, &facts, bench, &rows), json, statuses })
+/// Bytes of a ring of dma-bufs, its least blocks, and its most: each takes up to three descriptors, of which a process
+/// usually has 1024.
+const RING: u64 = 64 << 20;
+const COUNT: u64 = 4;
+const MOST: u64 = 256;
+
+/// How the program receives samples and passes them on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Read,
+    /// The file is opened with `O_DIRECT`.
+    ReadDirect,
+    DmaBuf,
+    /// dma-bufs over memfds, whose pages have 4 KiB.
+    Udmabuf,
+    /// libiio's program, with dma-bufs of its own.
+    Rwdev,
 }
 
-fn page(
-    args: &StreamArgs,
-    facts: &Facts,
-    StreamBench { adc, clock, .. }: StreamBench<'_>,
-    rows: &[(Destination, Row)],
-) -> Page {
-    let mut page = Page::default();
-    let (device, total, runs) = (adc.name(), show_size(args.total), args.runs);
-    page.title(format!("Samples of {device}, {total} in each of {runs} runs"));
-    page.line(facts.line());
-    let unit = match clock.unit() {
-        Unit::Instructions => "instructions/MiB",
-        Unit::Nanoseconds => "CPU ns/MiB",
-    };
-    for to in Destination::ALL {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.0 == to).map(|row| &row.1).collect();
-        if !rows.is_empty() {
-            page.title(format!("Into {}", to.names().1));
-            let columns = [
-                Some(Column::median("MiB/s", "mib_per_s", show)),
-                Column::range("mib_per_s", 2),
-                Some(Column::median("CPU", "cpu_percent", |percent| format!("{percent:.0} %"))),
-                Some(Column::median(unit, "per_mib", thousands)),
-            ];
-            page.table(grid(&["blocks", "way"], columns, rows));
+impl Method {
+    const ALL: [Self; 5] = [Self::Read, Self::ReadDirect, Self::DmaBuf, Self::Udmabuf, Self::Rwdev];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read()",
+            Self::ReadDirect => "read(), O_DIRECT",
+            Self::DmaBuf => "dma-buf",
+            Self::Udmabuf => "udmabuf",
+            Self::Rwdev => "iio_rwdev",
         }
     }
-    page.note("counted", clock.counted());
-    page.notes(LEGEND);
-    page
 }
 
-const LEGEND: [(&str, &str); 7] = [
-    ("read()", "of a block, then write() of it; for a file, including fsync()"),
-    ("O_DIRECT", "the file is open with O_DIRECT"),
-    ("dma-buf", "a ring of 4 to 256 blocks; the file is written with O_DIRECT, including fsync()"),
-    (
-        "iio_rwdev",
-        "libiio's: four dma-bufs, then write(); without its start, for a file including fsync()",
-    ),
-    ("CPU", "CPU time of the process as a share of one CPU, without that of a simulated device"),
-    (
-        "device",
-        "delivers samples as fast as blocks are queued, and writes only the first of each block",
-    ),
-    ("content", "every sample was compared in an uncounted run of each row"),
-];
+/// The destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Nothing,
+    File,
+    Usb,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+struct StreamRow {
+    method: Method,
+    to: To,
+    block: u64,
+}
+
+pub(crate) fn measure(args: &StreamArgs) -> Result<Report, Failure> {
+    let mut facts = facts(&args.common)?;
+    let adc = Adc::find()?;
+    let usb = Usb::open(args.usb.as_deref());
+    let clock = Clock::start()?;
+    facts.extend([("total", args.total.into()), ("unit", clock.unit().name().into())]);
+    let bench = StreamBench { args, clock: &clock, adc: &adc, usb: usb.as_ref() };
+    let mut cases = Vec::new();
+    for &block in &args.blocks {
+        for (to, name) in [(To::Nothing, "nothing"), (To::File, "file"), (To::Usb, "usb")] {
+            for method in Method::ALL {
+                let without = (method == Method::Rwdev && args.peer_iio_rwdev.is_none())
+                    || (method == Method::ReadDirect && to != To::File);
+                if !without {
+                    let about = vec![
+                        ("to", name.into()),
+                        ("way", method.name().into()),
+                        ("block", block.into()),
+                    ];
+                    let (bench, row) = (&bench, StreamRow { method, to, block });
+                    // In run 0 samples are compared.
+                    let run = move |run| Ok(Some(bench.run(row, run == 0)?).filter(|_| run > 0));
+                    cases.push(Case::new(about, run));
+                }
+            }
+        }
+    }
+    let rows = run_all(cases, &args.common.only, 0..=args.common.runs, Order::Turns)?;
+    Ok(Report { bench: "stream", facts, rows })
+}
+
+/// The common parts of all runs.
+struct StreamBench<'a> {
+    args: &'a StreamArgs,
+    clock: &'a Clock,
+    adc: &'a Adc,
+    usb: Result<&'a Usb, &'a Trouble>,
+}
+
+impl StreamBench<'_> {
+    /// Makes a run, and compares the samples if requested.
+    fn run(&self, row: StreamRow, compare: bool) -> Result<Run, Trouble> {
+        let file = TemporaryPath::new(&self.args.common.dir, ".bin");
+        let file = file.path();
+        self.adc.set_sparse(!compare);
+        Usb::set_sparse(!compare);
+        let before = Usb::wrong_frames();
+        // To compare them it is enough that every block has gone round.
+        let most = if compare { 3 * count(row.block) * row.block } else { self.args.total };
+        let total = most.min(self.args.total).max(row.block) / row.block * row.block;
+        self.clock.settle();
+        let spent = match row.method {
+            Method::DmaBuf | Method::Udmabuf => self.by_dmabufs(row, file, total)?,
+            Method::Read => self.by_read(row, file, total, OFlags::empty())?,
+            Method::ReadDirect => self.by_read(row, file, total, OFlags::DIRECT)?,
+            Method::Rwdev if compare => self.run_peer(row, file, total)?,
+            Method::Rwdev => self.by_peer(row, file, total)?,
+        };
+        if compare {
+            check(row.to, file, total, before)?;
+        }
+        let mib = total as f64 / f64::from(1 << 20);
+        let took = spent.took;
+        Ok(vec![
+            ("mib_per_s", mib / took.wall_ms * 1e3),
+            // Of one CPU.
+            ("cpu_percent", took.cpu.ms() / took.wall_ms * 100.0),
+            // The clock's count.
+            ("per_mib", spent.busy / mib),
+        ])
+    }
+
+    /// What is still going on was for this, but nobody waits for it.
+    fn ended(&self, meter: Span<'_>) -> Spent {
+        let mut spent = meter.end();
+        spent.busy += self.clock.settle();
+        spent
+    }
+
+    fn ring(row: StreamRow) -> Result<BlockRing, Trouble> {
+        let count = count(row.block);
+        if row.method == Method::DmaBuf {
+            return BlockRing::new(count as usize, row.block).map_err(Trouble::of_stream);
+        }
+        let maker = Maker::new(BufferKind::Udmabuf)?;
+        let block = |_| {
+            let fd = maker.make(row.block)?.into_dmabuf();
+            let fd = fd.ok_or_else(|| Trouble::new(Status::Failed, "no dma-buf"))?;
+            Buffer::from_fd(fd).map_err(Trouble::of_library)
+        };
+        let blocks = (0..count).map(block).collect::<Result<_, _>>()?;
+        BlockRing::of(blocks, row.block).map_err(Trouble::of_stream)
+    }
+
+    fn endpoint(&self) -> Result<PathBuf, Trouble> {
+        self.usb.map(Usb::endpoint).map_err(Clone::clone)
+    }
+
+    /// Opens a file or an endpoint; nothing is `nothing`.
+    fn open(
+        &self,
+        to: To,
+        file: &Path,
+        nothing: Option<&Path>,
+        flags: OFlags,
+    ) -> Result<Writer, Trouble> {
+        let open = |path: &Path, flags| {
+            rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC | flags, Mode::from(0o600))
+                .map_err(failed("opening the sink"))
+        };
+        Ok(Writer(match to {
+            To::Nothing => nothing.map(|path| open(path, flags)).transpose()?,
+            To::File => Some(open(file, OFlags::CREATE | OFlags::TRUNC | flags)?),
+            To::Usb => Some(open(&self.endpoint()?, flags)?),
+        }))
+    }
+
+    fn by_read(
+        &self,
+        row: StreamRow,
+        file: &Path,
+        total: u64,
+        flags: OFlags,
+    ) -> Result<Spent, Trouble> {
+        let writer = self.open(row.to, file, None, flags)?;
+        let mut reader = DeviceReader::start(self.adc, row.block)?;
+        let meter = Span::begin(Some(self.clock), Phase::Io);
+        for _ in 0..total / row.block {
+            reader.pass_on(|bytes| writer.write(bytes))?;
+        }
+        writer.finish()?;
+        Ok(self.ended(meter))
+    }
+
+    fn by_dmabufs(&self, row: StreamRow, file: &Path, total: u64) -> Result<Spent, Trouble> {
+        let device = self.adc.device.clone();
+        let mut source =
+            IioSource::open(device, 0, &self.adc.channels).map_err(Trouble::of_stream)?;
+        let mut sink: Box<dyn Sink> = match row.to {
+            To::Nothing => Box::new(Discard::default()),
+            To::File => Box::new(FileSink::create(file).map_err(Trouble::of_stream)?),
+            To::Usb => Box::new(UsbSink::open(self.endpoint()?).map_err(Trouble::of_stream)?),
+        };
+        let ring = Self::ring(row)?;
+        let mut meter = None;
+        let begin = |_| {
+            // The first call comes before the first sample.
+            meter.get_or_insert_with(|| Span::begin(Some(self.clock), Phase::Io));
+        };
+        let result = Stream::new(&mut source, &mut *sink, ring).limit(total).progress(begin).run();
+        let spent = meter.map(|meter| self.ended(meter));
+        let summary = result.map_err(|interrupted| Trouble::of_stream(interrupted.error))?;
+        match spent {
+            Some(spent) if summary.bytes == total && summary.gaps.is_empty() => Ok(spent),
+            _ => Err(Trouble::short("the stream", summary.bytes, total)),
+        }
+    }
+}
+
+/// Blocks of a ring.
+fn count(block: u64) -> u64 {
+    (RING / block).clamp(COUNT, MOST)
+}
+
+fn check(to: To, file: &Path, total: u64, before: Option<u64>) -> Result<(), Trouble> {
+    let different = |reason: String| Err(Trouble::new(Status::Different, reason));
+    match to {
+        To::Nothing => Ok(()),
+        To::File => match Frames::of(file)? {
+            found if found.lost > 0 => different(format!("{} frames are missing", found.lost)),
+            found if found.count < total / FRAME => {
+                different(format!("the file has {} frames", found.count))
+            }
+            _ => Ok(()),
+        },
+        To::Usb => match (before, Usb::wrong_frames()) {
+            (Some(before), Some(after)) if after > before => {
+                different(format!("the host found {} wrong frames", after - before))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+/// The destination of the samples, or nothing.
+struct Writer(Option<OwnedFd>);
+
+impl Writer {
+    fn write(&self, bytes: &[u8]) -> Result<usize, Os> {
+        self.0.as_ref().map_or(Ok(bytes.len()), |fd| rustix::io::write(fd, bytes))
+    }
+
+    /// Waits until all of it is on the disk or at the host.
+    fn finish(&self) -> Result<(), Trouble> {
+        match self.0.as_ref().map_or(Ok(()), rustix::fs::fsync) {
+            // An endpoint has nothing to make durable.
+            Ok(()) | Err(Os::INVAL) => Ok(()),
+            Err(errno) => Err(Trouble::failed("fsync()", errno)),
+        }
+    }
+}

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! libiio's `iio_rwdev`, which the user has installed.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::OFlags;
 
-use super::fileio::{SinkWriter, open};
-use super::rows::{Destination, StreamBench, StreamRow};
+use super::device::Adc;
+use super::{StreamBench, StreamRow};
 use crate::measure::clock::Unit;
 use crate::measure::meter::Spent;
-use crate::measure::outcome::{Status, Trouble, io_failed};
 use crate::measure::time::{Cpu, Start, Took};
+use crate::outcome::{Status, Trouble, failed};
 
 /// Most runs of `total` bytes in one.
 const MOST_TOTALS: u64 = 4096;
@@ -56,21 +57,14 @@ impl StreamBench<'_> {
         file: &Path,
         bytes: u64,
     ) -> Result<Spent, Trouble> {
-        let Some(program) = self.peer else {
-            return Err(Trouble::new(Status::Unavailable, "no --peer-iio-rwdev PATH"));
-        };
-        let writer = match row.to {
-            Destination::Nothing => SinkWriter::To(open(Path::new("/dev/null"), OFlags::empty())?),
-            Destination::File => SinkWriter::To(open(file, OFlags::CREATE | OFlags::TRUNC)?),
-            Destination::Usb => SinkWriter::To(open(&self.usb()?, OFlags::empty())?),
-        };
-        let SinkWriter::To(fd) = &writer else {
-            return Err(Trouble::new(Status::Failed, "no sink"));
-        };
-        let out = fd.try_clone().map_err(io_failed("duplicating a descriptor"))?;
+        let program = self.args.peer_iio_rwdev.as_deref().unwrap_or_else(|| Path::new("iio_rwdev"));
+        let writer = self.open(row.to, file, Some(Path::new("/dev/null")), OFlags::empty())?;
+        let out = writer.0.as_ref().map(OwnedFd::try_clone).transpose();
+        let out =
+            out.map_err(failed("duplicating a descriptor"))?.map_or_else(Stdio::null, Stdio::from);
         let mut command = Command::new(program);
         command.args(["-b", &(row.block / self.adc.frame()).to_string()]);
-        command.args(["-s", &(bytes / self.adc.frame()).to_string()]).arg(self.adc.name());
+        command.args(["-s", &(bytes / self.adc.frame()).to_string()]).arg(Adc::NAME);
         command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
         self.clock.settle();
         let (mark, children, start) = (self.clock.mark(), Cpu::children(), Start::now());
@@ -83,11 +77,10 @@ impl StreamBench<'_> {
         if !status.success() {
             return Err(Trouble::new(Status::Failed, format!("iio_rwdev ended with {status}")));
         }
-        let ended = Cpu::children();
-        took.cpu.user += ended.user - children.user;
-        took.cpu.sys += ended.sys - children.sys;
+        let child = Cpu::children().since(children);
+        took += Took { cpu: child, wall_ms: 0.0 };
         // Where only this process is counted, the program is not in it.
-        let busy = if self.clock.unit() == Unit::Instructions { busy } else { took.cpu_ms() * 1e6 };
+        let busy = if self.clock.unit() == Unit::Instructions { busy } else { took.cpu.ms() * 1e6 };
         Ok(Spent { took, busy })
     }
 }

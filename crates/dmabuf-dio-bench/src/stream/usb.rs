@@ -10,7 +10,7 @@ use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::Function;
 use rustix::io::Errno as Os;
 
-use crate::measure::outcome::{Trouble, stream_errno as errno};
+use crate::outcome::{Trouble, failed};
 
 /// Attributes of the host of `kernel/sim/usb_sink`.
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
@@ -29,22 +29,19 @@ impl Usb {
         let Some(folder) = folder else {
             return Err(Trouble::unavailable(what, Os::NODEV, "no --usb FOLDER"));
         };
-        let failed = |error: dmabuf_dio_stream::Error| Trouble::failed(what, errno(&error));
-        let mut function = Function::new(folder).map_err(failed)?;
+        let mut function = Function::new(folder).map_err(Trouble::of_stream)?;
         let (token, begin) = (CancelToken::new(), Instant::now());
         let enabled = std::thread::scope(|scope| {
-            let waiting =
-                Builder::new().spawn_scoped(scope, || function.wait(&token)).map_err(|error| {
-                    let errno = Os::from_io_error(&error).unwrap_or(Os::AGAIN);
-                    Trouble::failed("starting a thread", errno)
-                })?;
+            let waiting = Builder::new()
+                .spawn_scoped(scope, || function.wait(&token))
+                .map_err(failed("starting a thread"))?;
             while !waiting.is_finished() && begin.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(10));
             }
             token.cancel();
             Ok::<_, Trouble>(waiting.join().unwrap_or(Ok(false)))
         })?;
-        if enabled.map_err(failed)? {
+        if enabled.map_err(Trouble::of_stream)? {
             Ok(Self { function })
         } else {
             Err(Trouble::unavailable(what, Os::NODEV, "no host enables it"))

@@ -3,11 +3,9 @@
 
 use std::os::fd::OwnedFd;
 
-use serde::{Deserialize, Serialize};
-
 use crate::buffer::Buffer;
-use crate::buffer::mapping::{Mapping, huge_page};
-use crate::measure::outcome::Trouble;
+use crate::buffer::mapping::Mapping;
+use crate::outcome::Trouble;
 use crate::pattern::{Difference, POISON, Pattern};
 
 /// The content of the file, kept until it is released.
@@ -36,27 +34,9 @@ pub(super) enum Memory {
 }
 
 impl Held {
-    fn of(memory: Memory) -> Self {
-        Self {
-            memory,
-            mappings: Vec::new(),
-            context: None,
-            registered: false,
-            filled: true,
-            unmeasured: None,
-        }
-    }
-
-    pub(super) fn library(loaded: dmabuf_dio::Buffer) -> Self {
-        Self::of(Memory::Library(loaded))
-    }
-
-    pub(super) fn vec(bytes: Vec<u8>) -> Self {
-        Self::of(Memory::Vec(bytes))
-    }
-
-    pub(super) fn mapping(mapping: Mapping) -> Self {
-        Self::of(Memory::Mapping(mapping))
+    pub(super) fn of(memory: Memory) -> Self {
+        let (mappings, context, unmeasured) = (Vec::new(), None, None);
+        Self { memory, mappings, context, registered: false, filled: true, unmeasured }
     }
 
     pub(super) fn buffer(buffer: Buffer, mappings: Vec<Mapping>) -> Self {
@@ -78,14 +58,6 @@ impl Held {
 
     pub(super) fn registered(self) -> Self {
         Self { registered: true, ..self }
-    }
-
-    /// The buffer, if it is one made by system calls.
-    pub(crate) fn as_buffer(&self) -> Option<&Buffer> {
-        match &self.memory {
-            Memory::Buffer(buffer) => Some(buffer),
-            _ => None,
-        }
     }
 
     /// How many bytes of a file of `len` bytes it holds.
@@ -132,76 +104,19 @@ impl Held {
                 filled.map_err(Trouble::of_library)?;
             }
             Memory::Vec(bytes) => bytes.fill(POISON),
-            Memory::Buffer(buffer) => buffer.poison()?,
+            Memory::Buffer(buffer) => buffer.look(|bytes| bytes.fill(POISON))?,
             Memory::Nothing | Memory::Mapping(_) => {}
         }
         let found = found.and(if held < len { Err(Difference::untouched(held)) } else { Ok(()) });
-        found.map_err(|difference| Trouble::different(&difference))
+        found.map_err(Trouble::different)
     }
-
-    /// Its page sizes, if known.
-    pub(crate) fn pages(&self, len: u64) -> Option<PagesGot> {
-        let address = match &self.memory {
-            Memory::Nothing => return None,
-            Memory::Library(loaded) => {
-                let pages = loaded.page_sizes()?;
-                let huge_bytes = pages.huge_bytes.min(len);
-                return Some(PagesGot { page_size: pages.page_size, huge_bytes });
-            }
-            Memory::Vec(bytes) => bytes.as_ptr(),
-            // Of a dma-buf the process does not see them.
-            Memory::Buffer(buffer) if buffer.is_dmabuf() => return None,
-            Memory::Buffer(_) => self.mappings.first()?.address(),
-            Memory::Mapping(mapping) => mapping.address(),
-        };
-        let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
-        Some(parse(&smaps, address as u64, len))
-    }
-}
-
-/// Page sizes of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PagesGot {
-    /// The most frequent page size in bytes.
-    pub(crate) page_size: u64,
-    /// Bytes that are in huge pages.
-    pub(crate) huge_bytes: u64,
-}
-
-/// Adds up all mappings of `/proc/self/smaps` that overlap the range.
-fn parse(smaps: &str, address: u64, len: u64) -> PagesGot {
-    let small = rustix::param::page_size() as u64;
-    let (mut inside, mut huge, mut size) = (false, 0, 0);
-    for line in smaps.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (Some(first), Some(second)) = (words.next(), words.next()) else { continue };
-        let bytes = second.parse::<u64>().unwrap_or(0) * 1024;
-        match first {
-            "Size:" => size = bytes,
-            "KernelPageSize:" if inside && bytes > small => huge += size,
-            "AnonHugePages:" | "ShmemPmdMapped:" | "FilePmdMapped:" if inside => huge += bytes,
-            _ => {
-                if let Some((start, end)) = range(first) {
-                    inside = start < address + len && end > address;
-                }
-            }
-        }
-    }
-    let huge = huge.min(len);
-    PagesGot { page_size: if huge * 2 > len { huge_page() } else { small }, huge_bytes: huge }
-}
-
-/// Parses the addresses at the start of a mapping's first line.
-fn range(word: &str) -> Option<(u64, u64)> {
-    let (start, end) = word.split_once('-')?;
-    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::buffer::memfd;
-    use crate::measure::outcome::Status;
+    use crate::outcome::Status;
 
     #[test]
     fn comparison_reports_a_wrong_byte_and_destroys_the_content() {
@@ -209,34 +124,13 @@ mod tests {
         let mut bytes = vec![0; 8192];
         content.fill(&mut bytes, 0);
         let buffer = memfd(8192).expect("a memfd");
-        buffer.fill(content, 0).expect("filled");
-        for mut held in [Held::buffer(buffer, vec![]), Held::vec(bytes)] {
+        buffer.look(|bytes| content.fill(bytes, 0)).expect("filled");
+        let short = Held::of(Memory::Vec(bytes[..4096].to_vec()));
+        for mut held in [Held::buffer(buffer, vec![]), Held::of(Memory::Vec(bytes))] {
             assert_eq!(held.compare(content, 8192), Ok(()));
             let trouble = held.compare(content, 8192).expect_err("destroyed");
             assert_eq!(trouble.status, Status::Different);
         }
-        let mut short = vec![0; 4096];
-        content.fill(&mut short, 0);
-        assert!(Held::vec(short).compare(content, 8192).is_err());
-    }
-
-    const SMAPS: &str = "10000000-10600000 rw-p 00000000 00:00 0\n\
-        Size: 6144 kB\nKernelPageSize: 4 kB\nAnonHugePages: 4096 kB\nVmFlags: rd wr\n\
-        20000000-20400000 rw-s 00000000 00:01 8 /memfd:y (deleted)\n\
-        Size: 4096 kB\nKernelPageSize: 2048 kB\nShmemPmdMapped: 0 kB\nVmFlags: rd\n\
-        20400000-20800000 rw-p 00000000 00:00 0\n\
-        Size: 4096 kB\nKernelPageSize: 4 kB\nAnonHugePages: 0 kB\n";
-
-    #[test]
-    fn pages_are_summed_over_all_mappings_of_the_range() {
-        let pages = |address, len| {
-            let got = parse(SMAPS, address, len);
-            (got.page_size >> 10, got.huge_bytes >> 20)
-        };
-        assert_eq!(pages(0x1000_0000, 6 << 20), (2048, 4), "transparent");
-        assert_eq!(pages(0x2000_0000, 4 << 20), (2048, 4), "reserved");
-        assert_eq!(pages(0x2000_0000, 8 << 20), (4, 4), "one half is not most");
-        assert_eq!(pages(0x2040_0000, 4 << 20), (4, 0));
-        assert!(Held::vec(vec![1; 1 << 20]).pages(1 << 20).is_some(), "own memory");
+        assert!({ short }.compare(content, 8192).is_err());
     }
 }

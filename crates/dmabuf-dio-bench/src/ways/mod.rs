@@ -12,9 +12,8 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::slice;
 
-use dmabuf_dio::{Backend, Direction, Kind, Loader};
+use dmabuf_dio::{Backend, Errno, Kind, Loader};
 use io_uring::IoUring;
 use rustix::buffer::spare_capacity;
 use rustix::fs::OFlags;
@@ -22,13 +21,12 @@ use rustix::io::Errno as Os;
 
 use crate::buffer::devices::{allocate_and_read, open_heap};
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::buffer::transfer::{Mover, TransferMethod};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd};
 use crate::disk::{DiskFile, IoMode, no_direct};
 use crate::host::setting::Setting;
 use crate::measure::meter::Meter;
-use crate::measure::outcome::{Trouble, failed, io_failed, os, repeat, whole};
-use held::Held;
+use crate::outcome::{Trouble, failed, repeat, whole};
+use held::{Held, Memory};
 
 const RING_ENTRIES: u32 = 16;
 /// Minimum size that `malloc` returns to the kernel when it is freed.
@@ -36,27 +34,25 @@ const MALLOC_BY_MMAP: i32 = 128 << 10;
 /// Maximum length of a registered buffer.
 const MOST_REGISTERED: u64 = 1 << 30;
 const READ_GATHER: &str = "/sys/module/dma_heap/parameters/read_gather";
-/// The default gather size of the heap flag.
-pub(crate) const HEAP_GATHER: u64 = 128 << 20;
 /// Larger than any buffer: all memory is allocated before the first read.
 const ALL: u64 = 1 << 40;
 
 /// A way of having a file in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Way {
-    /// Make a buffer, then move the bytes.
-    Move(Transfer),
-    /// The same into a buffer that has been copied to before, so that a kernel may have kept it mapped.
-    MoveAgain(Transfer),
+    /// Make a buffer, then `read()` into its mapping.
+    Read(BufferKind, IoMode),
+    /// Make a dma-buf, then `copy_file_range()` to it; if `again`, once more, as a kernel may have kept it mapped.
+    Copy { kind: BufferKind, again: bool },
     /// `read()` into a mapping whose pages have been allocated before.
     Mapped(BufferKind, IoMode),
     /// Read into a memfd from several threads. The udmabuf over it is created meanwhile, or, if `huge`,
     /// at the end, as what it pins cannot become a huge page.
     Parallel { huge: bool },
     /// Fill a memfd by sendfile, create a udmabuf over it.
-    Sendfile(IoMode),
-    /// Allocate and read in one call.
-    Load(LoadProvider, IoMode, Gather),
+    Sendfile,
+    /// Allocate and read in one call: at once if `gather`, else all memory is allocated before the first read.
+    Load { by: LoadProvider, mode: IoMode, gather: bool },
     /// Only allocate a dma-buf.
     Allocate,
     /// Only attach a buffer to the module.
@@ -81,14 +77,6 @@ pub(crate) enum Way {
     Ring { piece: u64, depth: u32 },
 }
 
-/// A kind of buffer, and how bytes get there from the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Transfer {
-    pub(crate) kind: BufferKind,
-    pub(crate) mode: IoMode,
-    pub(crate) method: TransferMethod,
-}
-
 /// The provider of LOAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LoadProvider {
@@ -96,29 +84,18 @@ pub(crate) enum LoadProvider {
     Module,
 }
 
-/// How much memory LOAD allocates before the first read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Gather {
-    /// As found.
-    Default,
-    /// All of it.
-    Without,
-    /// What the user has chosen, or the default.
-    With,
-}
-
 impl Way {
     /// Bytes that the CPU copies and zeroes, per byte of the file.
     pub(crate) fn moves(self) -> [u8; 2] {
         match self {
-            Self::Load(..)
+            Self::Load { .. }
             | Self::Attach(_)
             | Self::Library { backend: Some(Backend::Module | Backend::Heap), .. } => [0, 0],
             Self::Zeroed
             | Self::Malloc
             | Self::Library { backend: Some(Backend::Buffered), .. }
             | Self::Mapped(_, IoMode::Buffer)
-            | Self::Move(Transfer { mode: IoMode::Buffer, .. }) => [1, 1],
+            | Self::Read(_, IoMode::Buffer) => [1, 1],
             _ => [0, 1],
         }
     }
@@ -131,24 +108,43 @@ impl Way {
     /// Loads the file, in phases.
     pub(crate) fn run(self, setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
         match self {
-            Self::Move(transfer) => transfer.run(setup, meter, false),
-            Self::MoveAgain(transfer) => transfer.run(setup, meter, true),
+            Self::Read(kind, mode) => {
+                let (file, len) = setup.open(mode)?;
+                let maker = Maker::new(kind)?;
+                let buffer = meter.allocation(|| maker.make(len))?;
+                let mapping = meter.io(|| {
+                    let mut mapping = buffer.map()?;
+                    buffer.read(file, &mut mapping)?;
+                    Ok(mapping)
+                })?;
+                Ok(Held::buffer(buffer, vec![mapping]))
+            }
+            Self::Copy { kind, again } => {
+                let (file, len) = setup.open(IoMode::Direct)?;
+                let maker = Maker::new(kind)?;
+                let buffer = meter.allocation(|| {
+                    let buffer = maker.make(len)?;
+                    if again {
+                        buffer.copy_file_range(file)?;
+                    }
+                    Ok(buffer)
+                })?;
+                meter.io(|| buffer.copy_file_range(file))?;
+                Ok(Held::buffer(buffer, vec![]))
+            }
             Self::Mapped(kind, mode) => mapped(kind, mode, setup, meter),
             Self::Parallel { huge } => {
                 let (file, len) = setup.open(IoMode::Direct)?;
                 let (buffer, mapping) = meter.load(|| parallel::load(file, len, huge))?;
                 Ok(Held::buffer(buffer, vec![mapping]))
             }
-            Self::Sendfile(mode) => sendfile(mode, setup, meter),
-            Self::Load(LoadProvider::Heap, mode, gather) => by_heap(mode, gather, setup, meter),
-            Self::Load(LoadProvider::Module, mode, gather) => {
-                let gather = match gather {
-                    Gather::Default => 0,
-                    Gather::Without => ALL,
-                    Gather::With => setup.gather.unwrap_or(0),
-                };
+            Self::Sendfile => sendfile(setup, meter),
+            Self::Load { by: LoadProvider::Heap, mode, gather } => {
+                by_heap(mode, gather, setup, meter)
+            }
+            Self::Load { by: LoadProvider::Module, mode, gather } => {
                 let (file, len) = setup.open(mode)?;
-                module::load(file, len, gather, meter)
+                module::load(file, len, if gather { 0 } else { ALL }, meter)
             }
             Self::Allocate => {
                 let len = setup.open(IoMode::Buffer)?.1;
@@ -180,7 +176,7 @@ impl Way {
                 };
                 let loader = loader.backend(backend).kind(kind).huge_pages(huge_pages);
                 let loaded = meter.load(|| loader.load()).map_err(Trouble::of_library)?;
-                Ok(Held::library(loaded))
+                Ok(Held::of(Memory::Library(loaded)))
             }
             Self::Zeroed => {
                 let (file, len) = setup.open(IoMode::Buffer)?;
@@ -188,35 +184,14 @@ impl Way {
                 // Otherwise malloc keeps what was freed, and only the first allocation has page faults.
                 unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MALLOC_BY_MMAP) };
                 let mut bytes = meter.allocation(|| vec![0_u8; len as usize]);
-                meter.io(|| file.read_exact_at(&mut bytes, 0)).map_err(io_failed("pread"))?;
-                Ok(Held::vec(bytes))
+                meter.io(|| file.read_exact_at(&mut bytes, 0)).map_err(failed("pread"))?;
+                Ok(Held::of(Memory::Vec(bytes)))
             }
             Self::Malloc => meter.load(|| malloc(setup)),
             Self::Map => meter.load(|| map(setup)),
             Self::Pread { piece } => meter.load(|| pread(piece, setup)),
             Self::Ring { piece, depth } => meter.load(|| by_ring(piece, depth, setup)),
         }
-    }
-}
-
-impl Transfer {
-    pub(crate) fn name(self) -> String {
-        format!("{} {} {}", self.kind.name(), self.mode.name(), self.method.name())
-    }
-
-    fn run(self, setup: &Setup<'_>, meter: &mut Meter<'_>, again: bool) -> Result<Held, Trouble> {
-        let (file, len) = setup.open(self.mode)?;
-        let maker = Maker::new(self.kind)?;
-        let mover = Mover::new(self.method, Direction::Load)?;
-        let buffer = meter.allocation(|| {
-            let buffer = maker.make(len)?;
-            if again {
-                mover.run(file, self.kind, slice::from_ref(&buffer))?;
-            }
-            Ok(buffer)
-        })?;
-        let mappings = meter.io(|| mover.run(file, self.kind, slice::from_ref(&buffer)))?;
-        Ok(Held::buffer(buffer, mappings))
     }
 }
 
@@ -228,50 +203,41 @@ fn mapped(
 ) -> Result<Held, Trouble> {
     let (file, len) = setup.open(mode)?;
     let maker = Maker::new(kind)?;
-    let mover = Mover::new(TransferMethod::ReadWrite, Direction::Load)?;
     let (buffer, mut mapping) = meter.allocation(|| {
         let buffer = maker.make(len)?;
         let mut mapping = buffer.map()?;
-        if kind.is_empty() {
+        if kind == BufferKind::Memfd {
             mapping.populate(0, len).map_err(failed("madvise"))?;
         }
         Ok((buffer, mapping))
     })?;
-    meter.io(|| mover.run_mapped(file, kind, &buffer, &mut mapping))?;
+    meter.io(|| buffer.read(file, &mut mapping))?;
     Ok(Held::buffer(buffer, vec![mapping]))
 }
 
 /// Creates the dma-buf last, which also allocates the memfd's pages.
-fn sendfile(mode: IoMode, setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
-    let (file, len) = setup.open(mode)?;
+fn sendfile(setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
+    let (file, len) = setup.open(IoMode::Direct)?;
     let maker = Maker::new(BufferKind::UdmabufMemfd)?;
-    let mover = Mover::new(TransferMethod::Sendfile, Direction::Load)?;
     let empty = meter.allocation(|| memfd(len))?;
-    meter.io(|| mover.run(file, BufferKind::Memfd, slice::from_ref(&empty)))?;
+    meter.io(|| empty.sendfile(file))?;
     Ok(Held::buffer(meter.allocation(|| maker.cover(empty))?, vec![]))
 }
 
 fn by_heap(
     mode: IoMode,
-    gather: Gather,
+    gather: bool,
     setup: &Setup<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<Held, Trouble> {
-    let _until_done = match gather {
-        Gather::Default => None,
-        Gather::Without => Some(read_gather(ALL)?),
-        Gather::With => Some(read_gather(setup.gather.unwrap_or(HEAP_GATHER))?),
-    };
+    let missing = "this kernel has no LOAD by heap flag; see kernel/series";
+    let all = || Setting::required(READ_GATHER, &ALL.to_string(), missing);
+    let _until_done = (!gather).then(all).transpose()?;
     let (file, len) = setup.open(mode)?;
     let heap = open_heap()?;
     let (fd, done) = meter.load(|| allocate_and_read(&heap, len, file))?;
     whole("DMA_HEAP_FLAG_READ_FILE", done, len)?;
     Ok(Held::buffer(Buffer::of_dmabuf(fd, len), vec![]))
-}
-
-fn read_gather(bytes: u64) -> Result<Setting, Trouble> {
-    let missing = "this kernel has no LOAD by heap flag; see kernel/series";
-    Setting::required(READ_GATHER, &bytes.to_string(), missing)
 }
 
 fn registered_memfd(
@@ -297,7 +263,7 @@ fn registered_memfd(
     meter
         // SAFETY: they stay mapped until they are unregistered by `close`, and hold plain bytes.
         .allocation(|| unsafe { ring.submitter().register_buffers(&pieces) })
-        .map_err(io_failed("registering memory with io_uring"))?;
+        .map_err(failed("registering memory with io_uring"))?;
     meter.io(|| {
         // SAFETY: as above.
         unsafe { ring::read_fixed(ring, address, MOST_REGISTERED, len, chunk, depth) }
@@ -308,9 +274,8 @@ fn registered_memfd(
 fn malloc(setup: &Setup<'_>) -> Result<Held, Trouble> {
     let (file, len) = setup.open(IoMode::Buffer)?;
     let mut bytes = Vec::with_capacity(len as usize);
-    let read = repeat(len, |_| rustix::io::read(file, spare_capacity(&mut bytes)));
-    read.map_err(|stop| stop.of("read", len))?;
-    Ok(Held::vec(bytes))
+    repeat("read", len, |_| rustix::io::read(file, spare_capacity(&mut bytes)))?;
+    Ok(Held::of(Memory::Vec(bytes)))
 }
 
 fn map(setup: &Setup<'_>) -> Result<Held, Trouble> {
@@ -320,7 +285,7 @@ fn map(setup: &Setup<'_>) -> Result<Held, Trouble> {
     for byte in unsafe { mapping.content() }.iter().step_by(rustix::param::page_size()) {
         std::hint::black_box(*byte);
     }
-    Ok(Held::mapping(mapping))
+    Ok(Held::of(Memory::Mapping(mapping)))
 }
 
 fn pread(piece: u64, setup: &Setup<'_>) -> Result<Held, Trouble> {
@@ -328,12 +293,11 @@ fn pread(piece: u64, setup: &Setup<'_>) -> Result<Held, Trouble> {
     let mut mapping = Mapping::anonymous(len, Pages::Huge).map_err(failed("mmap"))?;
     // SAFETY: this process alone has the memory.
     let bytes = unsafe { mapping.bytes() };
-    let read = repeat(len, |done| {
+    repeat("pread with O_DIRECT", len, |done| {
         let end = len.min(done + piece) as usize;
         rustix::io::pread(file, &mut bytes[done as usize..end], done)
-    });
-    read.map_err(|stop| stop.of("pread with O_DIRECT", len))?;
-    Ok(Held::mapping(mapping))
+    })?;
+    Ok(Held::of(Memory::Mapping(mapping)))
 }
 
 fn by_ring(piece: u64, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
@@ -342,7 +306,7 @@ fn by_ring(piece: u64, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
     // SAFETY: this process alone has the memory.
     let bytes = unsafe { mapping.bytes() };
     ring::read(file, bytes, piece, depth)?;
-    Ok(Held::mapping(mapping))
+    Ok(Held::of(Memory::Mapping(mapping)))
 }
 
 /// The file, and what programs set up before their first transfer.
@@ -350,8 +314,6 @@ pub(crate) struct Setup<'a> {
     source: Source<'a>,
     opened: [OnceCell<File>; 2],
     ring: Option<IoUring>,
-    /// The gather size, if the user selects one.
-    gather: Option<u64>,
 }
 
 /// Where the file comes from.
@@ -364,13 +326,12 @@ enum Source<'a> {
 }
 
 impl<'a> Setup<'a> {
-    pub(crate) fn of_disk(disk: &'a DiskFile, len: u64, gather: Option<u64>) -> Self {
-        Self { source: Source::Disk(disk, len), opened: Default::default(), ring: None, gather }
+    pub(crate) fn of_disk(disk: &'a DiskFile, len: u64) -> Self {
+        Self { source: Source::Disk(disk, len), opened: Default::default(), ring: None }
     }
 
     pub(crate) fn of_path(path: &'a Path) -> Self {
-        let source = Source::Path(path);
-        Self { source, opened: Default::default(), ring: None, gather: None }
+        Self { source: Source::Path(path), opened: Default::default(), ring: None }
     }
 
     /// The file, and how many bytes of it are loaded.
@@ -383,13 +344,13 @@ impl<'a> Setup<'a> {
         if cell.get().is_none() {
             let flags = if mode == IoMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
             let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
-            let _ = cell.set(file.map_err(|error| match os(&error) {
-                Os::INVAL if mode == IoMode::Direct => no_direct(Os::INVAL),
+            let _ = cell.set(file.map_err(|error| match Errno::from(&error) {
+                Errno::INVAL if mode == IoMode::Direct => no_direct(Errno::INVAL),
                 errno => Trouble::failed("open", errno),
             })?);
         }
         let file = cell.get().ok_or_else(|| Trouble::failed("open", Os::IO))?;
-        let len = file.metadata().map_err(io_failed("fstat"))?.len();
+        let len = file.metadata().map_err(failed("fstat"))?.len();
         Ok((file, len))
     }
 
@@ -402,7 +363,7 @@ impl<'a> Setup<'a> {
                 ring.submitter().register_files(&[file])?;
                 Ok(ring)
             };
-            self.ring = Some(make().map_err(|error: std::io::Error| ring::no_ring(os(&error)))?);
+            self.ring = Some(make().map_err(|error: std::io::Error| ring::no_ring(error))?);
         }
         self.ring.as_mut().ok_or_else(|| Trouble::failed("io_uring", Os::IO))
     }

@@ -13,7 +13,7 @@ use super::ring;
 use crate::buffer::devices::open_module;
 use crate::buffer::{Buffer, BufferKind, Maker};
 use crate::measure::meter::Meter;
-use crate::measure::outcome::{Trouble, failed, whole};
+use crate::outcome::{Trouble, failed, whole};
 
 const SLOT: u64 = 64 << 20;
 
@@ -36,7 +36,7 @@ pub(super) fn attached(len: u64, meter: &mut Meter<'_>) -> Result<(Buffer, Owned
 }
 
 /// READ; 0 selects the module's default.
-pub(crate) fn read(
+pub(super) fn read(
     context: &OwnedFd,
     file: &File,
     length: u64,

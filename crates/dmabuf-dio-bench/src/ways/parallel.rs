@@ -9,7 +9,7 @@ use rustix::io::Errno as Os;
 
 use crate::buffer::mapping::{Mapping, collapse};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd};
-use crate::measure::outcome::{Trouble, failed, io_failed};
+use crate::outcome::{Trouble, failed};
 
 /// As in the heap flag.
 const READERS: usize = 4;
@@ -48,7 +48,7 @@ fn read<T>(
             return Ok(());
         };
         prepare(part).map_err(|errno| Trouble::unavailable("MADV_COLLAPSE", errno, NO_HUGE))?;
-        file.read_exact_at(part, (index * READ) as u64).map_err(io_failed("pread"))?;
+        file.read_exact_at(part, (index * READ) as u64).map_err(failed("pread"))?;
     };
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(reader)).collect();

@@ -9,7 +9,7 @@ use dmabuf_dio_sys::dio;
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno as Os;
 
-use crate::measure::outcome::{Trouble, failed, io_failed, os, whole};
+use crate::outcome::{Trouble, failed, whole};
 
 const READ: &str = "a read by io_uring";
 const REGISTER: &str = "registering slots of /dev/dmabuf_dio";
@@ -22,7 +22,7 @@ pub(crate) fn register_slots(
     slot_len: u64,
 ) -> Result<(), Trouble> {
     let count = len.div_ceil(slot_len) as u32;
-    ring.submitter().register_buffers_sparse(count).map_err(io_failed(REGISTER))?;
+    ring.submitter().register_buffers_sparse(count).map_err(failed(REGISTER))?;
     for index in 0..count {
         let buf_offset = u64::from(index) * slot_len;
         let slot = dio::Slot {
@@ -36,7 +36,7 @@ pub(crate) fn register_slots(
             .build();
         // SAFETY: `slot` lives until the completion has been taken below.
         unsafe { push(ring, &entry)? };
-        ring.submit_and_wait(1).map_err(io_failed(REGISTER))?;
+        ring.submit_and_wait(1).map_err(failed(REGISTER))?;
         let entry = ring.completion().next().ok_or_else(|| Trouble::failed(REGISTER, Os::IO))?;
         result(&entry).map_err(|errno| match errno {
             Os::OPNOTSUPP => Trouble::unavailable(REGISTER, errno, "slots need Linux 7.3"),
@@ -75,7 +75,7 @@ pub(crate) unsafe fn read_fixed(
 /// Reads `bytes` from the beginning of the file as in the manual of `io_uring`: nothing is registered,
 /// allocation and I/O do not overlap.
 pub(crate) fn read(file: &File, bytes: &mut [u8], piece: u64, depth: u32) -> Result<(), Trouble> {
-    let mut ring = IoUring::new(depth).map_err(|error| no_ring(os(&error)))?;
+    let mut ring = IoUring::new(depth).map_err(no_ring)?;
     let (base, len) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
     let request = |at: u64| {
         let count = piece.min(len - at);
@@ -88,8 +88,8 @@ pub(crate) fn read(file: &File, bytes: &mut [u8], piece: u64, depth: u32) -> Res
     unsafe { keep_in_flight(&mut ring, len, depth.into(), request) }
 }
 
-pub(crate) fn no_ring(errno: Os) -> Trouble {
-    Trouble::unavailable("io_uring", errno, "it is missing or forbidden here")
+pub(crate) fn no_ring(error: io::Error) -> Trouble {
+    Trouble::unavailable("io_uring", error, "it is missing or forbidden here")
 }
 
 /// Makes the `request` for each place up to `len`, `depth` at a time. Those in flight are waited for, also
@@ -118,7 +118,7 @@ unsafe fn keep_in_flight(
         }
         match ring.submit_and_wait(1) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            submitted => drop(submitted.map_err(io_failed(READ))?),
+            submitted => drop(submitted.map_err(failed(READ))?),
         }
         for entry in ring.completion() {
             in_flight -= 1;

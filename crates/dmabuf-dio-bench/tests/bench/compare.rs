@@ -3,18 +3,17 @@
 
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{bench, folder, is_summary, json, list, ok, required, text};
+use super::{bench, folder, has_figure, required, result, rows, text, values};
 
 /// A loader as others write them: it says when it is ready, waits, reads, reports.
 const PEER: &str = r#"sh -c '
     test "$2" = --verify && verified=true || verified=null
     echo "{\"ready\": true}"; read line
     bytes=$(wc -c < "$1")
-    echo "{\"seconds\": 0.5, \"user_seconds\": 0.1, \"sys_seconds\": 0.1, \"release_seconds\": null,
-        \"bytes\": $bytes, \"verified\": $verified, \"version\": \"7.1\", \"note\": \"a note\"}" |
-        tr -d "\n"; echo' peer"#;
+    echo "{\"seconds\": 0.5, \"user_seconds\": 0.1, \"sys_seconds\": 0.1, \"bytes\": $bytes,
+        \"verified\": $verified}" | tr -d "\n"; echo' peer"#;
 
 /// What `compare` may set, and only while it measures.
 const SETTINGS: [&str; 3] = [
@@ -33,87 +32,39 @@ fn settings() -> Vec<Option<String>> {
     SETTINGS.into_iter().map(read).collect()
 }
 
-fn row<'a>(size: &'a Value, name: &str) -> &'a Value {
-    let row = list(&size["rows"]).iter().find(|row| row["name"] == name);
-    row.unwrap_or_else(|| panic!("no {name}: {size}"))
-}
-
 #[test]
 fn compare_loads_every_byte_in_every_way() {
-    let folder = folder();
     let before = settings();
     let peer = format!("other={PEER}");
-    let arguments = [
-        "compare",
-        "--sizes",
-        "1M",
-        "--runs",
-        "2",
-        "--verify",
-        "--tensors",
-        "many",
-        "--peer",
-        &peer,
-        "--peer",
-        "broken=echo not installed >&2; exit 1;",
-        "--peer",
-        "silent=true",
-    ];
-    let compare = json(&folder, &arguments);
+    let broken = ["--peer", "broken=echo not installed >&2; exit 1;", "--peer", "silent=true"];
+    let arguments = ["compare", "--sizes", "1M", "--runs", "2", "--tensors", "many"];
+    let compare = result(&folder(), &[&arguments[..], &["--peer", &peer], &broken].concat());
     assert_eq!(settings(), before);
-    assert_eq!((&compare["schema"], &compare["bench"]), (&1.into(), &"compare".into()));
-    assert!(text(&compare["content"]).contains("0x9e3779b97f4a7c15"));
-    let size = &compare["sizes"][0];
-    assert_eq!((&size["bytes"], list(&size["seeds"]).len()), (&(1 << 20).into(), 1));
-    for row in list(&size["rows"]) {
-        if row["status"] == "verified" {
-            for figure in ["seconds", "gb_per_s", "user_seconds", "sys_seconds"] {
-                is_summary(&row[figure], 2);
-            }
-            assert!(row["ratio"].as_f64().expect("a base") > 0.0, "{row}");
-        } else {
-            let must = row["id"]
-                .as_str()
-                .is_some_and(|id| required(if id == "read-dmabuf" { "buffered" } else { id }));
-            assert!(row["status"] == "unavailable" && !must, "{row}");
-            assert!(!text(&row["reason"]).is_empty(), "{row}");
+    for row in
+        rows(&compare).iter().filter(|row| !["broken", "silent"].contains(&text(&row["way"])))
+    {
+        let way = text(&row["way"]);
+        let must = ["dmabuf-dio memfd", "read() into malloc", "read() into memfd", "other"]
+            .contains(&way)
+            || required(way.trim_start_matches("dmabuf-dio "));
+        if has_figure(row, "seconds", 2, must) {
+            assert!(values(row, "user_seconds").is_some() && values(row, "sys_seconds").is_some());
         }
     }
-    for name in ["dmabuf-dio memfd", "read() into malloc", "read() into memfd", "other"] {
-        assert_eq!(row(size, name)["status"], "verified", "works everywhere");
-    }
-    let other = row(size, "other");
-    assert_eq!(other["seconds"]["values"], serde_json::json!([0.5, 0.5]));
-    assert_eq!((&other["version"], &other["notes"][0]), (&"7.1".into(), &"a note".into()));
-    assert_eq!(row(size, "broken")["reason"], "not installed");
-    assert!(text(&row(size, "silent")["reason"]).contains("silent"));
-    let growth = |name: &str| row(size, name)["cache_growth"]["median"].as_f64();
-    if let Some(growth) = growth("read() into malloc") {
-        assert!(growth >= f64::from(1 << 20), "through the page cache");
-    }
-    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0, "nothing is left");
+    let row = |name: &str| rows(&compare).iter().find(|row| row["way"] == name).expect("a row");
+    assert_eq!(row("other")["seconds"], json!([0.5, 0.5]));
+    assert_eq!(row("broken")["unavailable"], "not installed");
+    assert!(text(&row("silent")["unavailable"]).contains("silent"));
 }
 
 #[test]
 fn compare_runs_processes_at_once_and_without_fio() {
-    let folder = folder();
-    let arguments = ["compare", "--sizes", "64K", "--runs", "1", "--ways", "memfd,read-malloc"];
-    let printed = ok(&folder, &[&arguments[..], &["--processes", "3"]].concat());
-    assert!(printed.lines().all(|line| line.chars().count() <= 100), "{printed}");
-    assert!(printed.contains("3 processes at once, runs: 5"), "{printed}");
-    assert!(printed.contains("of read"), "small files are compared with read(): {printed}");
-
-    let output = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio-bench"))
-        .args(["compare", "--sizes", "1M", "--runs", "1", "--ways", "read-malloc"])
-        .args(["--keep-caches", "--json", "--dir"])
-        .arg(folder.path())
-        .env("PATH", folder.path())
-        .output()
-        .expect("run dmabuf-dio-bench");
-    let compare: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(compare["fio"], Value::Null);
-    let base = &compare["sizes"][0]["base"];
-    assert_eq!((&base["name"], &base["is_ceiling"]), (&"read() into malloc".into(), &false.into()));
+    let arguments = ["compare", "--sizes", "64K", "--runs", "1", "--processes", "3"];
+    let some = ["--only", "dmabuf-dio memfd", "--only", "malloc"];
+    let compare = result(&folder(), &[&arguments[..], &some].concat());
+    assert_eq!(compare["processes"], 3);
+    let malloc = rows(&compare).iter().find(|row| row["way"] == "read() into malloc");
+    has_figure(malloc.expect("a row"), "seconds", 5, true);
 }
 
 #[test]
@@ -121,15 +72,15 @@ fn compare_reports_a_wrong_byte() {
     let folder = folder();
     let lies = PEER.replace("verified=true", "verified=false");
     let peer = format!("wrong={lies}");
-    let arguments = ["compare", "--sizes", "64K", "--runs", "1", "--ways", "read-malloc"];
+    let arguments = ["compare", "--sizes", "64K", "--runs", "1", "--only", "wrong"];
     let output = bench(&folder, &[&arguments[..], &["--peer", &peer]].concat());
     assert_eq!(output.status.code(), Some(4), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("WRONG CONTENT"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("different: "), "{output:?}");
 
     // And one of our own does, of a file that holds something else.
     let file = folder.path().join("zeroes");
     std::fs::write(&file, [0; 8192]).expect("write");
-    for way in ["memfd", "read-malloc", "read-memfd", "mmap", "pread-1m"] {
+    for way in ["dmabuf-dio memfd", "read() into malloc", "mmap, read-ahead as found"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio-bench"))
             .args(["compare-way", "--way", way, "--tensors", "few", "--verify", "5"])
             .arg(&file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The table of runs makes the files of bench/results."""
+"""Results have a line for each row, and each has a line of bench/runs that makes it."""
 
 import contextlib
 import importlib.machinery
@@ -11,12 +11,38 @@ import tempfile
 import unittest
 import unittest.mock
 
-from tests.samples import COST
+from figures import results
+from tests.samples import COST, LOAD, SMALL, result
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 LOADER = importlib.machinery.SourceFileLoader("run", str(BENCH / "run"))
 run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", LOADER))
 LOADER.exec_module(run)
+
+
+class Results(unittest.TestCase):
+    def test_each_row_has_one_line(self) -> None:
+        text = results.text(result("cost", {"size": 1, "way": "a", "io": [3.0, 1.0, 2.0]}, {"size": 1, "way": "b", "failed": "x"}))
+        self.assertEqual(text.splitlines()[-2:], ['  {"size": 1, "way": "a", "io": [3.0, 1.0, 2.0]},',
+                                                  '  {"size": 1, "way": "b", "failed": "x"}]}'])
+        for data in (COST, LOAD, SMALL):
+            self.assertEqual(json.loads(results.text(data)), data)
+
+    def test_rows_have_figures_or_a_reason(self) -> None:
+        found = results.Result(result("cost", {"size": 1, "way": "a", "io": [3.0, 1.0, 2.0]}, {"size": 1, "way": "b", "failed": "x"}))
+        self.assertEqual(found.row(way="a").io, results.Summary(2.0, 1.0, 3.0))
+        self.assertEqual((found.rows[1].reason, found.each("way")), ("x", ["a"]))
+        with self.assertRaises(LookupError):
+            found.row(way="b")
+
+    def test_kept_results_have_their_form(self) -> None:
+        files = sorted((BENCH / "results").iterdir())
+        self.assertTrue(files)
+        for path in files:
+            text = path.read_text()
+            self.assertEqual(results.text(json.loads(text)), text, path)
+            with self.assertRaisesRegex(ValueError, "bench other"):
+                results.read(path, "other")
 
 
 class Runs(unittest.TestCase):
@@ -26,7 +52,7 @@ class Runs(unittest.TestCase):
         # What loaders of other projects need is measured by bench/peers.
         kept = {path.stem for path in (BENCH / "results").iterdir() if "peers" not in path.stem}
         self.assertEqual((set(names), len(names)), (kept, len(kept)))
-        self.assertIn(("compare-large", ["here"], ["compare", "--sizes", "13G", "--runs", "3"]), known["compare"])
+        self.assertIn(("compare-large", ["here"], ["compare", "--sizes", "13G"]), known["compare"])
 
     def test_names_are_replaced_and_words_kept(self) -> None:
         text = "let A = --icount\nlet B = $A --iommu\n[one] # what\nx | $B | cost --only \"a b\"\n"
@@ -41,10 +67,10 @@ class Runs(unittest.TestCase):
 
     def test_result_is_stored_with_its_command(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "json").write_text(json.dumps(COST, indent=2) + "\n")
+        (folder / "json").write_text(json.dumps(COST))
         self.measure(f'echo report; for last; do :; done; cp {folder}/json "$last"', folder)
         kept = json.loads((folder / "x.json").read_text())
-        self.assertEqual((kept["schema"], kept["command"]), (2, f"{folder}/program cost"))
+        self.assertEqual(kept, COST | {"command": f"{folder}/program cost"})
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaisesRegex(SystemExit, "status 7"):
             self.measure("exit 7", folder)
         self.assertEqual(json.loads((folder / "x.json").read_text()), kept)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The tables of times in cover letters."""
+
+from .results import GIB, Result
+from .show import columns, number
+
+COPY = (
+    ("system heap, read() into the mapping", "normal"),
+    ("udmabuf, read() into the mapping", "udmabuf buffer R/W"),
+    ("memfd, read(), direct", "memfd direct R/W"),
+    ("memfd with pages, read(), direct", "udmabuf direct"),
+    ("udmabuf, copy_file_range(), direct", "udmabuf direct c_f_r"),
+    ("system heap, copy_file_range(), direct", "dmabuf direct c_f_r"),
+)
+HEAP = (
+    ("allocate, read() into the mapping", "normal"),
+    ("udmabuf, then one direct read()", "udmabuf direct"),
+    ("udmabuf beside parallel direct reads", "udmabuf direct, parallel"),
+    ("the same in huge pages, udmabuf last", "udmabuf direct, parallel, huge pages"),
+    ("heap flag, direct, memory first", "LOAD heap direct"),
+    ("heap flag, direct, both at once", "LOAD heap direct, gather"),
+)
+
+
+def copy_letter(found: Result) -> str:
+    base, rows = found.row(way=COPY[0][1]).io_ms.median, []
+    for name, way in COPY:
+        row = found.row(way=way)
+        rows.append((name, *(number(each.median) for each in (row.allocation_ms, row.io_ms, row.close_ms)),
+                     f"{base / row.io_ms.median:.0%}", number(row.io_cpu_ms.median)))
+    return columns(("milliseconds", "create", "I/O", "close", "speed", "CPU"), rows)
+
+
+def heap_letter(found: Result) -> str:
+    """Time and CPU time of a whole load."""
+    sizes = [size for size in found.each("size") if size >= GIB]
+    head = ["milliseconds", *(f"{size // GIB} GiB{what}" for size in sizes for what in ("", " CPU"))]
+    rows = []
+    for name, way in HEAP:
+        cells = [row for size in sizes for row in found.where(size=size, way=way)]
+        if len(cells) == len(sizes):
+            rows.append((name, *(number(each.median) for row in cells for each in (row.total_ms, row.total_cpu_ms))))
+    return columns(head, rows)

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why there is no figure.
+
+use dmabuf_dio::Errno;
+use rustix::io::Errno as Os;
+
+use crate::pattern::Difference;
+
+/// How a measurement without figures ended, from bad to worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Status {
+    /// This kernel, file system or machine does not support it.
+    Unavailable,
+    /// It failed although it is supported.
+    Failed,
+    /// A byte was wrong.
+    Different,
+}
+
+impl Status {
+    /// In results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Failed => "failed",
+            Self::Different => "different",
+        }
+    }
+}
+
+/// A kernel error number, from rustix, from the standard library or from this project's.
+pub(crate) trait Number {
+    fn number(self) -> Errno;
+}
+
+impl Number for Errno {
+    fn number(self) -> Errno {
+        self
+    }
+}
+
+impl Number for Os {
+    fn number(self) -> Errno {
+        Errno::from_raw(self.raw_os_error())
+    }
+}
+
+impl Number for std::io::Error {
+    fn number(self) -> Errno {
+        Errno::from(&self)
+    }
+}
+
+/// The reason for a missing figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) status: Status,
+    pub(crate) reason: String,
+}
+
+impl Trouble {
+    pub(crate) fn new(status: Status, reason: impl Into<String>) -> Self {
+        Self { status, reason: reason.into() }
+    }
+
+    /// `what` is not supported here: `why`.
+    pub(crate) fn unavailable(what: &str, errno: impl Number, why: &str) -> Self {
+        Self::new(Status::Unavailable, format!("{what}: {}, {why}", name(errno.number())))
+    }
+
+    /// `what` failed although it is supported.
+    pub(crate) fn failed(what: &str, errno: impl Number) -> Self {
+        Self::new(Status::Failed, format!("{what} failed: {}", errno.number()))
+    }
+
+    /// A call transferred too few bytes without an error.
+    pub(crate) fn short(what: &str, done: u64, wanted: u64) -> Self {
+        Self::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes"))
+    }
+
+    pub(crate) fn different(difference: Difference) -> Self {
+        Self::new(Status::Different, difference.to_string())
+    }
+
+    /// The same if everything needed is known to be supported.
+    pub(crate) fn grave(self) -> Self {
+        Self { status: self.status.max(Status::Failed), ..self }
+    }
+
+    /// An error of the library.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
+    pub(crate) fn of_library(error: dmabuf_dio::Error) -> Self {
+        use dmabuf_dio::Error;
+        let (status, refusal) = match &error {
+            Error::Unavailable { refusals, .. } => (Status::Unavailable, refusals.first()),
+            Error::Heap { .. } => (Status::Unavailable, None),
+            _ => (Status::Failed, None),
+        };
+        let errno = refusal.map_or_else(|| error.errno(), |refusal| refusal.errno);
+        let what = refusal.map_or_else(|| error.to_string(), |refusal| refusal.reason.clone());
+        let mut reason = format!("{what}; {}", error.hint());
+        if let Some(errno) = errno.filter(|errno| !reason.contains(&name(*errno))) {
+            reason = format!("{errno}: {reason}");
+        }
+        Self { status, reason }
+    }
+
+    /// An error of the streams.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
+    pub(crate) fn of_stream(error: dmabuf_dio_stream::Error) -> Self {
+        Self::new(Status::Failed, error.to_string())
+    }
+
+    pub(crate) fn interrupted() -> Result<(), Self> {
+        match dmabuf_dio_terminal::signals::caught() {
+            None => Ok(()),
+            Some(_) => Err(Self::new(Status::Failed, "interrupted")),
+        }
+    }
+}
+
+/// Fails if a call transferred less than requested.
+pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<(), Trouble> {
+    if done == wanted { Ok(()) } else { Err(Trouble::short(what, done, wanted)) }
+}
+
+/// Repeats a call that should work until `len` bytes are transferred.
+pub(crate) fn repeat(
+    what: &str,
+    len: u64,
+    mut call: impl FnMut(u64) -> Result<usize, Os>,
+) -> Result<(), Trouble> {
+    let mut done = 0;
+    while done < len {
+        match call(done) {
+            Ok(0) => return Err(Trouble::short(what, done, len)),
+            Ok(moved) => done += moved as u64,
+            Err(Os::INTR) => {}
+            Err(errno) => return Err(Trouble::failed(what, errno)),
+        }
+    }
+    Ok(())
+}
+
+/// The failure of a supported call, for `map_err`.
+pub(crate) fn failed<E: Number>(what: &str) -> impl Fn(E) -> Trouble + '_ {
+    move |errno| Trouble::failed(what, errno)
+}
+
+/// The name alone, as the sentence explains its meaning.
+fn name(errno: Errno) -> String {
+    errno.name().map_or_else(|| format!("errno {}", errno.raw()), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_name_the_errno() {
+        let trouble = Trouble::unavailable("copy_file_range to a dma-buf", Os::INVAL, "no");
+        assert_eq!(trouble.reason, "copy_file_range to a dma-buf: EINVAL, no");
+        assert_eq!(trouble.status, Status::Unavailable);
+        assert_eq!(trouble.grave().status, Status::Failed);
+        let trouble = Trouble::failed("splice", Os::IO);
+        assert_eq!(trouble.reason, "splice failed: EIO (Input/output error)");
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `rates`: frames that are lost at each rate, with this project and its defaults, `read()`, and libiio.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use clap::{Args, value_parser};
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::size::parse_rate;
+use rustix::process::Signal;
+
+use crate::args::{CommonArgs, EXIT_CODES};
+use crate::disk::TemporaryPath;
+use crate::host::facts::facts;
+use crate::outcome::{Status, Trouble, failed};
+use crate::process::Process;
+use crate::rows::{Case, Order, Report, Run, measure as run_all};
+use crate::stream::device::{Adc, DeviceReader, FRAME, Frames};
+
+/// Arguments of `rates`.
+#[derive(Debug, Args)]
+#[command(about = "Frames lost on the way into a file, by rate, on an idle and on a busy machine")]
+#[command(after_help = format!("\
+The device has to write the number of each frame into it, as kernel/sim/iio_stream does: the numbers
+that a file lacks are the frames that were lost. Every frame of every file is looked at.
+
+Ways, each with its defaults:
+  dmabuf-dio       dmabuf-dio capture DEVICE --seconds SECONDS --to FILE
+  read()           read() of a block and write() of it; blocks of 1/8 s, at most 4 MiB
+  iio_rwdev        iio_rwdev DEVICE >FILE: four blocks of 256 frames (with --peer-iio-rwdev)
+  iio_rwdev -b     the same with the blocks of read()
+
+On the busy machine a thread for each CPU computes without end, with the same priority as all else.
+made_per_s are the frames that the device made: with fewer than due it was too slow itself.
+
+Examples:
+  vm/run --kernel 7.3-series --memory 3072 -- target/release/dmabuf-dio-bench rates
+  dmabuf-dio-bench rates --rates 100k,10M --seconds 1 --only dmabuf-dio --only 'read()'
+
+{EXIT_CODES}"))]
+pub(crate) struct RatesArgs {
+    /// Frames per second
+    #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = parse_rate,
+          default_value = "1k,10k,100k,1M,10M,30M,62.5M")]
+    pub(crate) rates: Vec<f64>,
+    /// Seconds of a capture
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = value_parser!(u32).range(1..=3600))]
+    pub(crate) seconds: u32,
+    /// The command that is measured [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) command: Option<PathBuf>,
+    /// `iio_rwdev` of libiio 1.0 or later, to compare with
+    #[arg(long, value_name = "PATH")]
+    pub(crate) peer_iio_rwdev: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Blocks of `read()`: a part of a second, and the most that the kernel allocates in one piece.
+const PART: f64 = 8.0;
+const LARGEST: u64 = 4 << 20;
+/// Blocks are whole frames, and what a device's DMA can want.
+const LEAST_FRAMES: u64 = 64;
+/// How much longer than the samples a program may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Dma-bufs of the row before are let go of in the background.
+const REST: Duration = Duration::from_millis(200);
+
+/// How the samples get into the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Ours,
+    Read,
+    Rwdev,
+    /// With larger blocks than its own.
+    RwdevBlocks,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "dmabuf-dio",
+            Self::Read => "read()",
+            Self::Rwdev => "iio_rwdev",
+            Self::RwdevBlocks => "iio_rwdev -b",
+        }
+    }
+}
+
+pub(crate) fn measure(args: &RatesArgs) -> Result<Report, Failure> {
+    let mut facts = facts(&args.common)?;
+    let adc = Adc::find()?;
+    if adc.frame() != FRAME {
+        let what = format!("the device has frames of {} bytes", adc.frame());
+        return Err(Failure::new(USAGE, what, "use kernel/sim/iio_stream, which counts frames"));
+    }
+    facts.extend([("frame", FRAME.into()), ("seconds", args.seconds.into())]);
+    adc.set_sparse(false);
+    let command = match &args.command {
+        Some(command) => command.clone(),
+        None => std::env::current_exe()?.with_file_name("dmabuf-dio"),
+    };
+    let bench = RateBench { args, adc: &adc, command };
+    let mut cases = Vec::new();
+    for busy in [false, true] {
+        for &rate in &args.rates {
+            for way in [Way::Ours, Way::Read, Way::Rwdev, Way::RwdevBlocks] {
+                if matches!(way, Way::Ours | Way::Read) || args.peer_iio_rwdev.is_some() {
+                    let load = if busy { "busy" } else { "idle" };
+                    let about = vec![
+                        ("load", load.into()),
+                        ("way", way.name().into()),
+                        ("rate", rate.into()),
+                    ];
+                    let bench = &bench;
+                    cases.push(Case::new(about, move |_| bench.run(busy, rate, way).map(Some)));
+                }
+            }
+        }
+    }
+    let rows = run_all(cases, &args.common.only, 1..=args.common.runs, Order::Turns)?;
+    Ok(Report { bench: "rates", facts, rows })
+}
+
+/// The common parts of all runs.
+struct RateBench<'a> {
+    args: &'a RatesArgs,
+    adc: &'a Adc,
+    command: PathBuf,
+}
+
+impl RateBench<'_> {
+    fn run(&self, busy: bool, rate: f64, way: Way) -> Result<Run, Trouble> {
+        let file = TemporaryPath::new(&self.args.common.dir, ".bin");
+        self.adc.device.set_rate(0, rate).map_err(Trouble::of_stream)?;
+        // What earlier rows have left to be written is not this one's.
+        rustix::fs::sync();
+        std::thread::sleep(REST);
+        let frames = ((rate / PART) as u64).clamp(LEAST_FRAMES, LARGEST / FRAME);
+        let made_per_s = beside_hogs(busy, || match way {
+            Way::Ours => self.ours(file.path()),
+            Way::Read => self.read(frames * FRAME, file.path()),
+            Way::Rwdev => self.rwdev(None, file.path()),
+            Way::RwdevBlocks => self.rwdev(Some(frames), file.path()),
+        })?;
+        let device_lost = self.counter("lost_frames")?;
+        let found = Frames::of(file.path())?;
+        if found.lost > device_lost {
+            let what = format!("{} frames are missing, the device lost {device_lost}", found.lost);
+            return Err(Trouble::new(Status::Different, what));
+        }
+        Ok(vec![
+            ("frames", found.count as f64),
+            // Up to the last one in the file.
+            ("lost", found.lost as f64),
+            // When it is stopped: those behind the last one in the file, too.
+            ("device_lost", device_lost as f64),
+            ("made_per_s", made_per_s),
+        ])
+    }
+
+    fn seconds(&self) -> Duration {
+        Duration::from_secs(self.args.seconds.into())
+    }
+
+    fn counter(&self, name: &str) -> Result<u64, Trouble> {
+        let text = self.adc.device.read(name).ok();
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+            Trouble::new(Status::Unavailable, "the device does not count its frames")
+        })
+    }
+
+    /// Frames that the device has made since its start, lost ones too.
+    fn made(&self) -> Result<f64, Trouble> {
+        Ok((self.counter("moved_frames")? + self.counter("lost_frames")?) as f64)
+    }
+
+    /// Returns how many frames per second the device made.
+    fn ours(&self, file: &Path) -> Result<f64, Trouble> {
+        let mut command = Command::new(&self.command);
+        command.args(["capture", Adc::NAME, "--json", "--max-loss", "100%", "--force"]);
+        command.args(["--seconds", &self.args.seconds.to_string(), "--to"]).arg(file);
+        let output = Process::start("dmabuf-dio", command, None, Status::Failed)?.end(PATIENCE)?;
+        let report: serde_json::Value = serde_json::from_str(&output)
+            .map_err(|_| Trouble::new(Status::Failed, "dmabuf-dio capture gave no report"))?;
+        // A device that is too slow itself does not make all frames in time: the figures say so.
+        let error = report["error"].as_str().filter(|error| !error.starts_with("only "));
+        if let Some(error) = error {
+            return Err(Trouble::new(Status::Failed, format!("dmabuf-dio capture: {error}")));
+        }
+        let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
+        Ok(self.made()? / seconds)
+    }
+
+    fn read(&self, block: u64, path: &Path) -> Result<f64, Trouble> {
+        let file = File::create(path).map_err(failed("making the file"))?;
+        let mut reader = DeviceReader::start(self.adc, block)?;
+        let begin = Instant::now();
+        while begin.elapsed() < self.seconds() {
+            reader.pass_on(|bytes| rustix::io::write(&file, bytes))?;
+            Trouble::interrupted()?;
+        }
+        Ok(self.made()? / begin.elapsed().as_secs_f64())
+    }
+
+    fn rwdev(&self, frames: Option<u64>, path: &Path) -> Result<f64, Trouble> {
+        let file = File::create(path).map_err(failed("making the file"))?;
+        let program = self.args.peer_iio_rwdev.as_deref().unwrap_or_else(|| Path::new("iio_rwdev"));
+        let mut command = Command::new(program);
+        if let Some(frames) = frames {
+            command.args(["-b", &frames.to_string()]);
+        }
+        command.arg(Adc::NAME);
+        let mut running = Process::start("iio_rwdev", command, Some(file), Status::Failed)?;
+        // Its start is not part of it.
+        let started = Instant::now();
+        while fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+            running.goes_on()?;
+            if started.elapsed() > PATIENCE {
+                return Err(Trouble::new(Status::Failed, "iio_rwdev writes nothing"));
+            }
+        }
+        let (begin, before) = (Instant::now(), self.made()?);
+        while begin.elapsed() < self.seconds() {
+            running.goes_on()?;
+        }
+        let made_per_s = (self.made()? - before) / begin.elapsed().as_secs_f64();
+        running.signal(Signal::TERM);
+        running.end(PATIENCE)?;
+        Ok(made_per_s)
+    }
+}
+
+/// Does it while a thread for each CPU computes, if the machine is to be busy.
+fn beside_hogs<T>(busy: bool, what: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(!busy);
+    std::thread::scope(|scope| {
+        for _ in 0..available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                let mut sum = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
+                }
+            });
+        }
+        let result = what();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
