@@ -1,99 +1,84 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Loads a safetensors file with a widely used loader and reports the cost."""
+"""Loads a safetensors file with a widely used loader and reports the cost, as docs/notes/measuring.md describes for peers."""
 
 import argparse
 import json
 import os
+import resource
+import subprocess
 import sys
-from importlib import metadata
+import tempfile
+import time
 
-import listing
-from content import Layout, differing_byte
-from loaders import LOADERS, NAMES
-from measure import Stopwatch
+import content
+from loaders import LOADERS
 
-EPILOG = """\
-Two lines of JSON are printed. The first, {"ready": true}, when everything is imported; then a line
-on standard input is waited for. The second when the file is in memory:
-
-  seconds            from the path to all bytes in memory
-  user_seconds       CPU time of all threads in that time
-  sys_seconds
-  release_seconds    for freeing the memory
-  bytes              of all tensors
-  verified           with --verify: whether every byte of every tensor is right
-  version            of the loader
-  note               what else belongs to the timed part, or the setting
-
-Without success: exit status 1 and the reason in the last line of standard error.
-
-examples:
-  bench/peers/load --list
-  echo | bench/peers/load runai model.safetensors
-  echo | bench/peers/load safetensors-torch content.safetensors --verify 7
-"""
+SEED = 1
 
 
-class Output:
-    """Reserves standard output for the two lines: output of libraries goes to standard error."""
-
-    def __init__(self) -> None:
-        self.own = os.fdopen(os.dup(1), "w", encoding="utf-8")
-        os.dup2(2, 1)
-
-    def line(self, value: dict[str, object]) -> None:
-        print(json.dumps(value), file=self.own, flush=True)
+def now() -> tuple[float, float, float]:
+    """Wall time, and CPU time of this process with all its threads and the children it waited for: user, system."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return time.perf_counter(), sum(each.ru_utime for each in used), sum(each.ru_stime for each in used)
 
 
-def run(name: str, path: str, seed: int | None, output: Output) -> None:
-    loader = LOADERS[name]
-    fill = loader.prepare()
-    output.line({"ready": True})
+def run(name: str, path: str, seed: int | None, hold: bool) -> None:
+    # Standard output is reserved for two lines: output of libraries goes to standard error.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    load = LOADERS[name]()
+    print(json.dumps({"ready": True}), file=output, flush=True)
     if not sys.stdin.readline():
         raise EOFError("standard input ended before the line that starts the load")
+    begin = now()
+    tensors = load(path)
+    seconds, user, system = (end - start for start, end in zip(begin, now()))
+    layout = content.Layout.of_file(path)
+    difference = content.differing_byte(tensors, layout, seed) if seed is not None else None
+    print(json.dumps({"seconds": seconds, "user_seconds": user, "sys_seconds": system, "bytes": layout.tensor_bytes,
+                      "verified": None if seed is None else difference is None, "difference": difference}), file=output, flush=True)
+    if hold:
+        sys.stdin.readline()
 
-    watch = Stopwatch()
-    tensors = fill(path)
-    taken = watch.lap()
 
-    layout = Layout.of_file(path)
-    verified = None
-    if seed is not None:
-        difference = differing_byte(tensors, layout, seed)
-        verified = difference is None
-        if difference:
-            print(f"{name}: {difference}", file=sys.stderr)
+def attempt(name: str, path: str, seed: int) -> tuple[dict[str, object] | None, str]:
+    """The report of a loader, run in its own process, or None; and the last line of its error output."""
+    done = subprocess.run([sys.executable, __file__, name, path, "--verify", str(seed)], input="\n", capture_output=True, text=True)
+    errors = done.stderr.strip().splitlines() or [f"ended with status {done.returncode} and no reason"]
+    if done.returncode != 0:
+        return None, errors[-1]
+    ready, result = map(json.loads, done.stdout.splitlines())
+    return (result, errors[-1]) if ready == {"ready": True} else (None, f"{name}: printed {ready} first")
 
-    watch = Stopwatch()
-    del tensors
-    released = watch.lap()
 
-    output.line({
-        "seconds": taken.wall, "user_seconds": taken.user, "sys_seconds": taken.system,
-        "release_seconds": released.wall, "bytes": layout.tensor_bytes, "verified": verified,
-        "version": metadata.version(loader.package), "note": loader.note,
-    })
+def show() -> None:
+    """Prints a line for each: usable NAME, or unusable NAME REASON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "small.safetensors")
+        content.write(path, 1 << 20, 16, SEED)
+        for name in LOADERS:
+            result, reason = attempt(name, path, SEED)
+            if result is None:
+                print("unusable", reason.replace(": ", " ", 1))
+            else:
+                print(*(["usable", name] if result["verified"] else ["unusable", name, result["difference"]]))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="bench/peers/load", description=__doc__, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("loader", nargs="?", choices=NAMES, metavar="LOADER", help=", ".join(NAMES))
+    parser = argparse.ArgumentParser(prog="bench/peers/load", description=__doc__)
+    parser.add_argument("loader", nargs="?", choices=LOADERS, metavar="LOADER", help=", ".join(LOADERS))
     parser.add_argument("file", nargs="?", metavar="FILE", help="a safetensors file")
-    parser.add_argument("--verify", type=int, metavar="SEED",
-                        help="compare every byte with what content.py makes of SEED")
+    parser.add_argument("--verify", type=int, metavar="SEED", help="compare every byte with what content.py makes of SEED")
+    parser.add_argument("--hold", action="store_true", help="keep the tensors until another line is read")
     parser.add_argument("--list", action="store_true", help="try each loader and say which can be used here")
     args = parser.parse_args()
     if args.list:
-        listing.show()
+        show()
         return 0
     if args.file is None:
         parser.error("LOADER and FILE are needed, or --list")
-
-    output = Output()
     try:
-        run(args.loader, args.file, args.verify, output)
+        run(args.loader, args.file, args.verify, args.hold)
     except Exception as error:
         # The reason must be the last line, so exit handlers are skipped.
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -4,22 +4,13 @@
 import ctypes
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from content import Layout
 
 PAGE = 4096
-TOUCHED = "a mapping of the file: one byte of every 4 KiB page is read before the time ends"
 
 Load = Callable[[str], Mapping[str, Any]]
-
-
-class Loader(NamedTuple):
-    package: str
-    # Imports what it needs. The result loads a file: its tensors are in memory, owned by the caller; dropping them
-    # frees the memory.
-    prepare: Callable[[], Load]
-    note: str | None = None
 
 
 def dmabuf_dio_numpy() -> Load:
@@ -127,17 +118,16 @@ def _touched(load: Load) -> Load:
     return both
 
 
-LOADERS = {
-    "dmabuf-dio-torch": Loader("dmabuf-dio", dmabuf_dio_torch),
-    "dmabuf-dio-numpy": Loader("dmabuf-dio", dmabuf_dio_numpy),
-    "safetensors-numpy": Loader("safetensors", safetensors_numpy),
-    "safetensors-torch": Loader("safetensors", safetensors_torch, TOUCHED),
-    "fastsafetensors": Loader("fastsafetensors", fastsafetensors,
-                              "nogds, and its defaults: O_DIRECT, 16 threads, 16 MiB of bounce buffers"),
-    "runai": Loader("runai-model-streamer", runai,
-                    "its defaults: io_uring and O_DIRECT where the kernel has them, depth 64"),
-    "instanttensor": Loader("instanttensor", instanttensor),
-    "torch-mmap": Loader("torch", torch_mmap, TOUCHED),
-    "numpy-fromfile": Loader("numpy", numpy_fromfile),
+# A loader imports what it needs. The result loads a file: its tensors are in memory, owned by the caller; dropping them
+# frees the memory.
+LOADERS: dict[str, Callable[[], Load]] = {
+    "dmabuf-dio-torch": dmabuf_dio_torch,
+    "dmabuf-dio-numpy": dmabuf_dio_numpy,
+    "safetensors-numpy": safetensors_numpy,
+    "safetensors-torch": safetensors_torch,
+    "fastsafetensors": fastsafetensors,
+    "runai": runai,
+    "instanttensor": instanttensor,
+    "torch-mmap": torch_mmap,
+    "numpy-fromfile": numpy_fromfile,
 }
-NAMES = tuple(LOADERS)

@@ -6,6 +6,7 @@ of the file in the page cache. Mapped pages of the file are counted in the page 
 length: 1.00 is the file once, 2.00 are doubled weights. Caches are cold before each load."""
 
 import argparse
+import contextlib
 import ctypes
 import mmap
 import os
@@ -16,10 +17,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from importlib import metadata
 
 import content
-from loaders import LOADERS, NAMES
+import load
+from loaders import LOADERS
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 from figures import results  # noqa: E402
@@ -67,28 +68,13 @@ def drop(path: str) -> None:
         raise RuntimeError(f"{path} stays in the page cache")
 
 
-def load(name: str, path: str) -> int:
-    """In a process of its own: loads the file at the first line of standard input, keeps it until the next."""
-    loader = LOADERS[name]
-    fill = loader.prepare()
-    # Of what libraries print, nothing gets between the lines.
-    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    print(metadata.version(loader.package), file=output, flush=True)
-    sys.stdin.readline()
-    tensors = fill(path)
-    print(len(tensors), file=output, flush=True)
-    sys.stdin.readline()
-    return 0
-
-
 def measure(name: str, path: str) -> dict[str, object]:
     """Loads a file once: the bytes that the process grew by at its peak, and those in the page cache."""
     drop(path)
-    with subprocess.Popen([sys.executable, __file__, "--load", name, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    with subprocess.Popen([sys.executable, load.__file__, name, path, "--hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout and process.stderr
-        version = process.stdout.readline().strip()
+        process.stdout.readline()
         before = resident(process.pid)
         peak = [before]
         over = threading.Event()
@@ -99,11 +85,9 @@ def measure(name: str, path: str) -> dict[str, object]:
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        try:
+        with contextlib.suppress(BrokenPipeError):
             process.stdin.write("\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            pass
         loaded = process.stdout.readline()
         # While the tensors are there.
         peak.append(resident(process.pid))
@@ -112,9 +96,8 @@ def measure(name: str, path: str) -> dict[str, object]:
         watcher.join()
         _, errors = process.communicate()
     if not loaded:
-        return {"name": name, "reason": (errors.strip().splitlines() or ["no reason"])[-1]}
-    return {"name": name, "version": version, "file_bytes": os.path.getsize(path), "peak_bytes": max(peak) - before,
-            "cached_bytes": left}
+        return {"name": name, "unavailable": (errors.strip().splitlines() or ["no reason"])[-1]}
+    return {"name": name, "file_bytes": os.path.getsize(path), "peak_bytes": max(peak) - before, "cached_bytes": left}
 
 
 def import_seconds() -> float:
@@ -132,13 +115,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/peers/memory", description=__doc__)
     parser.add_argument("--sizes", default="128M,1G", metavar="SIZE,...", help="of the files, in M or G [default: 128M,1G]")
     parser.add_argument("--dir", default=".", help="where the files are written [default: the current folder]")
-    parser.add_argument("--only", action="append", choices=NAMES, metavar="LOADER", help="measure this one; repeatable")
+    parser.add_argument("--only", action="append", choices=LOADERS, metavar="LOADER", help="measure this one; repeatable")
     parser.add_argument("--output", metavar="FILE", help="write JSON to a file, too")
-    parser.add_argument("--load", nargs=2, metavar=("LOADER", "FILE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.load:
-        return load(*args.load)
-
     seconds = import_seconds()
     print(f"import dmabuf_dio: {seconds * 1e3:.1f} ms (median of {IMPORTS})")
     rows = []
@@ -148,11 +127,11 @@ def main() -> int:
                 path = os.path.join(folder, "content.safetensors")
                 content.write(path, size(text), size(text) // length, SEED)
                 print(f"\n{text}, {layout} tensors: bytes per byte of the file\n{'':20} process   cache     sum")
-                for name in args.only or NAMES:
+                for name in args.only or LOADERS:
                     row = measure(name, path)
                     rows.append({"size": text, "tensors": layout, **row})
-                    if "reason" in row:
-                        print(f"{name:20} {row['reason']}")
+                    if "unavailable" in row:
+                        print(f"{name:20} {row['unavailable']}")
                     else:
                         parts = [row["peak_bytes"] / row["file_bytes"], row["cached_bytes"] / row["file_bytes"]]
                         print(f"{name:20} {parts[0]:7.3f} {parts[1]:7.3f} {sum(parts):7.3f}", flush=True)

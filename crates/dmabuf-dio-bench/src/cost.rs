@@ -21,21 +21,10 @@ use crate::ways::{Setup, Way};
 #[derive(Debug, Args)]
 #[command(about = "CPU cost of each way, in instructions per MiB, by phase")]
 #[command(after_help = format!("\
-Under vm/run --icount a nanosecond is an instruction, and the figures are instructions. Elsewhere
-they are nanoseconds, and no more repeatable than times are. Of sizes below 1 MiB the figures are
-per transfer, of others per MiB.
+Under vm/run --icount a nanosecond is an instruction, and the figures are instructions. Of sizes below
+1 MiB they are per transfer, of others per MiB; copied and zeroed are bytes by the CPU per byte.
 
-  allocation  with mapping, attaching and registering     io     moving the bytes
-  load        both in one call                            close  until all is free again
-
-copied and zeroed are bytes by the CPU per byte of the file; a kernel booted with init_on_alloc=1,
-Debian's for one, zeroes what it allocates once more.
-
-Examples:
-  vm/run --kernel 7.3 --icount --memory 4096 -- target/release/dmabuf-dio-bench cost
-  dmabuf-dio-bench cost --only LOAD --only library --sizes 128M --runs 9
-  vm/run --kernel 7.3-series --icount --profile functions.txt -- \
-      target/release/dmabuf-dio-bench cost --only READ --sizes 128M
+Example: vm/run --kernel 7.3 --icount --memory 4096 -- target/release/dmabuf-dio-bench cost --only LOAD
 
 {EXIT_CODES}"))]
 pub(crate) struct CostArgs {

@@ -14,7 +14,6 @@ use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
 
 use crate::outcome::Trouble;
-use crate::pattern::Pattern;
 
 const PIECE: u64 = 1 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
@@ -24,18 +23,6 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 pub(crate) enum IoMode {
     Buffer,
     Direct,
-}
-
-/// The content of a file.
-pub(crate) trait Content {
-    /// Writes the content of position `at`. Position and length are multiples of eight.
-    fn fill(&self, bytes: &mut [u8], at: u64);
-}
-
-impl Content for Pattern {
-    fn fill(&self, bytes: &mut [u8], at: u64) {
-        Self::fill(*self, bytes, at);
-    }
 }
 
 /// A file that is removed when this is dropped, and its description.
@@ -119,8 +106,8 @@ impl DiskFile {
         Ok(self)
     }
 
-    /// Writes the content to the disk.
-    pub(crate) fn write(&self, content: &impl Content) -> Result<(), Failure> {
+    /// Writes the content to the disk: `fill` makes that of a position. Position and length are multiples of eight.
+    pub(crate) fn write(&self, fill: impl Fn(&mut [u8], u64)) -> Result<(), Failure> {
         let fail = |error: io::Error| {
             let what = format!("the file cannot be written: {error}");
             Failure::new(FAILED, what, "choose another folder, --dir DIR, or smaller sizes")
@@ -130,7 +117,7 @@ impl DiskFile {
         for at in (0..self.len).step_by(PIECE as usize) {
             Failure::if_interrupted()?;
             let len = PIECE.min(self.len - at);
-            content.fill(&mut bytes[..len as usize], at);
+            fill(&mut bytes[..len as usize], at);
             self.buffer.write_all_at(&bytes[..len as usize], at).map_err(fail)?;
             bar.update(at + len, self.len);
         }
@@ -227,9 +214,9 @@ mod tests {
         let count = || std::fs::read_dir(folder.path()).expect("list").count();
         let file = DiskFile::create(folder.path(), 3 << 20).expect("a file");
         assert_eq!(count(), 0);
-        file.write(&Pattern::new(1)).expect("written");
+        file.write(|bytes, _| bytes.fill(1)).expect("written");
         let named = DiskFile::create_named(folder.path(), ".name", 4096).expect("a file");
-        named.write(&Pattern::new(1)).expect("written");
+        named.write(|bytes, _| bytes.fill(1)).expect("written");
         let path = named.path().expect("a name");
         assert_eq!(path.metadata().expect("it is there").len(), 4096);
         drop(named);

@@ -23,19 +23,10 @@ use crate::ways::{Setup, Way};
 #[command(after_help = format!("\
   normal    a dma-buf of the system heap, then read() into its mapping
   udmabuf   a dma-buf made of a memfd, into which bytes are read
-  parallel  from four threads, while the udmabuf is made, or before with huge pages
-  sendfile  into a memfd, then a udmabuf is made of it
-  LOAD      allocates and reads in one call: \"heap\" by the heap flag of kernel/series, \"module\" by the
-            kernel module. Without gather it allocates all memory before it reads, with gather it
-            reads while it allocates. /sys/module/dma_heap/parameters/read_gather is set for that and
-            set back (as root).
-  R/W       read() into the mapping            buffer  through the page cache
-  c_f_r     copy_file_range()                  direct  past it, O_DIRECT
+  LOAD      allocates and reads in one call, by the heap flag of kernel/series or by the module; without
+            gather it allocates all memory before it reads
 
-Examples:
-  dmabuf-dio-bench load --dir /mnt/nvme
-  dmabuf-dio-bench load --buffers 32 --sizes 32M
-  dmabuf-dio-bench load --sizes 8M,256M --runs 9
+Example: dmabuf-dio-bench load --dir /mnt/nvme --buffers 32 --sizes 32M
 
 {EXIT_CODES}"))]
 pub(crate) struct LoadArgs {
@@ -126,7 +117,7 @@ mod tests {
         let disks: Vec<DiskFile> = (0..2)
             .map(|_| {
                 let disk = DiskFile::create(folder.path(), SIZE).expect("a file");
-                disk.write(&content).expect("written");
+                disk.write(|bytes, at| content.fill(bytes, at)).expect("written");
                 disk
             })
             .collect();

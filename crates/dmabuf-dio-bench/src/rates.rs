@@ -26,20 +26,10 @@ use crate::stream::device::{Adc, DeviceReader, FRAME, Frames};
 #[command(about = "Frames lost on the way into a file, by rate, on an idle and on a busy machine")]
 #[command(after_help = format!("\
 The device has to write the number of each frame into it, as kernel/sim/iio_stream does: the numbers
-that a file lacks are the frames that were lost. Every frame of every file is looked at.
+that a file lacks are the frames that were lost. On the busy machine a thread for each CPU computes
+without end. made_per_s are the frames that the device made: with fewer than due it was too slow itself.
 
-Ways, each with its defaults:
-  dmabuf-dio       dmabuf-dio capture DEVICE --seconds SECONDS --to FILE
-  read()           read() of a block and write() of it; blocks of 1/8 s, at most 4 MiB
-  iio_rwdev        iio_rwdev DEVICE >FILE: four blocks of 256 frames (with --peer-iio-rwdev)
-  iio_rwdev -b     the same with the blocks of read()
-
-On the busy machine a thread for each CPU computes without end, with the same priority as all else.
-made_per_s are the frames that the device made: with fewer than due it was too slow itself.
-
-Examples:
-  vm/run --kernel 7.3-series --memory 3072 -- target/release/dmabuf-dio-bench rates
-  dmabuf-dio-bench rates --rates 100k,10M --seconds 1 --only dmabuf-dio --only 'read()'
+Example: dmabuf-dio-bench rates --rates 100k,10M --seconds 1 --only dmabuf-dio --only 'read()'
 
 {EXIT_CODES}"))]
 pub(crate) struct RatesArgs {

@@ -231,7 +231,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (pattern, disk) =
             (Pattern::new(5), DiskFile::create(folder.path(), LEN).expect("a file"));
-        disk.write(&pattern).expect("written");
+        disk.write(|bytes, at| pattern.fill(bytes, at)).expect("written");
         let file = disk.open(IoMode::Buffer).expect("open");
         let maker = Maker::new(BufferKind::Memfd).expect("memfds");
         for sent in [true, false] {

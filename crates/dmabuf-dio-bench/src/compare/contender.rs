@@ -7,9 +7,8 @@ use std::process::Command;
 use dmabuf_dio_terminal::size::show_size;
 use serde_json::Value;
 
-use super::TestFile;
 use super::child::{LoaderReport, READY};
-use super::safetensors::Tensors;
+use super::safetensors::{Tensors, TestFile};
 use crate::buffer::mapping::{Pages, huge_page};
 use crate::fio::{self, FioJob, filename, no_result};
 use crate::host::setting::Setting;

@@ -19,29 +19,17 @@ use crate::rows::{Case, Order, Report, Run, measure as run_all};
 use crate::ways::registry::COMPARE;
 use child::LoaderReport;
 use contender::{Contender, Peer, SequentialFio};
-use safetensors::{SafeTensors, Tensors};
+use safetensors::{Tensors, TestFile};
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 #[command(about = "Every method of loading a file into memory, and the disk's maximum")]
 #[command(after_help = format!("\
 Each method is measured in its own process, from knowing only the path to having all bytes in memory.
-fio, if it is installed, measures the disk's maximum. As root, the program allows huge pages and sets
-read-ahead while a method that needs them is measured, and restores the settings afterwards.
+As root, the program allows huge pages and sets read-ahead while a method that needs them is measured.
+A peer is a command that docs/notes/measuring.md describes.
 
-  dmabuf-dio   the library, by backend           read()     through the page cache
-  mmap         the mapped file, every page       pread,     past the page cache, O_DIRECT,
-               of it touched                     io_uring   into anonymous memory
-
-A peer is a command that is started with the path as an argument, followed by --verify SEED if it is
-to compare the content. It prints {{\"ready\":true}}, waits for a line on its standard input, loads the
-file, and prints one line of JSON, which docs/notes/measuring.md describes.
-
-Examples:
-  dmabuf-dio-bench compare --dir /mnt/nvme
-  dmabuf-dio-bench compare --sizes 13G --only memfd --only malloc --only mmap
-  dmabuf-dio-bench compare --processes 4 --sizes 1G --tensors many
-  dmabuf-dio-bench compare --peer 'safetensors=python3 load_safetensors.py'
+Example: dmabuf-dio-bench compare --processes 4 --sizes 1G --peer 'safetensors=python3 load.py'
 
 {EXIT_CODES}"))]
 pub(crate) struct CompareArgs {
@@ -103,14 +91,6 @@ pub(crate) fn measure(args: &CompareArgs) -> Result<Report, Failure> {
     Ok(Report { bench: "compare", facts, rows })
 }
 
-/// A named file and its content.
-pub(crate) struct TestFile {
-    disk: DiskFile,
-    pattern: Pattern,
-    /// Offset of its data.
-    data_start: u64,
-}
-
 /// Writes a file for each process.
 fn files(args: &CompareArgs, bytes: u64) -> Result<Vec<TestFile>, Failure> {
     // A peer may change its folder before it opens the file.
@@ -119,10 +99,7 @@ fn files(args: &CompareArgs, bytes: u64) -> Result<Vec<TestFile>, Failure> {
         let disk = DiskFile::create_named(&dir, &format!("-{number}.safetensors"), bytes)?;
         // Those that are to come have to fit too.
         let disk = disk.with_room((args.processes - number).saturating_mul(bytes))?;
-        let pattern = Pattern::new(number);
-        let content = SafeTensors::new(bytes, args.tensors, pattern);
-        disk.write(&content)?;
-        Ok(TestFile { disk, pattern, data_start: content.data_start() })
+        TestFile::write(disk, args.tensors, Pattern::new(number))
     };
     (0..args.processes).map(file).collect()
 }

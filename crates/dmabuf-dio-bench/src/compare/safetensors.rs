@@ -3,9 +3,10 @@
 //! encode their position in the data section.
 
 use clap::ValueEnum;
+use dmabuf_dio_terminal::exit::Failure;
 
-use crate::disk::Content;
-use crate::pattern::{Difference, Pattern};
+use crate::disk::DiskFile;
+use crate::pattern::{Difference, Pattern, compare};
 
 /// Length of the field before the header, which holds the header's length.
 const PREFIX: u64 = 8;
@@ -64,25 +65,22 @@ impl SafeTensors {
     }
 
     /// Offset of the data.
-    pub(crate) fn data_start(&self) -> u64 {
+    fn data_start(&self) -> u64 {
         self.head.len() as u64
     }
 
     /// Compares every byte of the file.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), Difference> {
         if (bytes.len() as u64) < self.len {
-            return Err(Difference::untouched(bytes.len() as u64));
+            return Err(Difference::missing(bytes.len() as u64));
         }
-        let (head, data) = bytes.split_at(self.head.len().min(bytes.len()));
-        if let Some(at) = self.head.iter().zip(head).position(|(a, b)| a != b) {
-            return Err(Difference::byte(at as u64, head[at], self.head[at]));
-        }
+        let (head, data) = bytes.split_at(self.head.len());
+        compare(head, &self.head, 0)?;
         let start = self.data_start();
         self.data.check(data, 0).map_err(|difference| difference.after(start))
     }
-}
 
-impl Content for SafeTensors {
+    /// Writes the content of position `at`. Position and length are multiples of eight.
     fn fill(&self, bytes: &mut [u8], at: u64) {
         let start = self.data_start();
         let in_head = start.saturating_sub(at).min(bytes.len() as u64) as usize;
@@ -93,6 +91,26 @@ impl Content for SafeTensors {
         if !data.is_empty() {
             self.data.fill(data, at + in_head as u64 - start);
         }
+    }
+}
+
+/// A named file and its content.
+pub(crate) struct TestFile {
+    pub(crate) disk: DiskFile,
+    pub(crate) pattern: Pattern,
+    /// Offset of its data.
+    pub(crate) data_start: u64,
+}
+
+impl TestFile {
+    pub(crate) fn write(
+        disk: DiskFile,
+        tensors: Tensors,
+        pattern: Pattern,
+    ) -> Result<Self, Failure> {
+        let content = SafeTensors::new(disk.len(), tensors, pattern);
+        disk.write(|bytes, at| content.fill(bytes, at))?;
+        Ok(Self { disk, pattern, data_start: content.data_start() })
     }
 }
 
@@ -117,59 +135,42 @@ fn header(len: u64, tensors: Tensors) -> String {
 mod tests {
     use super::*;
 
-    const LENS: [u64; 5] = [4096, 64 << 10, 512 << 10, 8 << 20, (8 << 20) + 4096];
-
-    fn file(len: u64, tensors: Tensors) -> (SafeTensors, Vec<u8>) {
-        let content = SafeTensors::new(len, tensors, Pattern::new(3));
-        let mut bytes = vec![0; len as usize];
-        // In pieces, as it is written.
-        for (number, piece) in bytes.chunks_mut(4096).enumerate() {
-            content.fill(piece, number as u64 * 4096);
-        }
-        (content, bytes)
-    }
-
     #[test]
-    fn header_describes_all_of_the_data() {
+    fn header_describes_all_of_the_data_and_every_byte_is_compared() {
         for (len, tensors) in
-            LENS.iter().flat_map(|len| [(*len, Tensors::Many), (*len, Tensors::Few)])
+            [(4096, Tensors::Many), (64 << 10, Tensors::Few), ((8 << 20) + 4096, Tensors::Many)]
         {
-            let (content, bytes) = file(len, tensors);
+            let content = SafeTensors::new(len, tensors, Pattern::new(3));
+            let mut bytes = vec![0; len as usize];
+            // In pieces, as it is written.
+            for (number, piece) in bytes.chunks_mut(4096).enumerate() {
+                content.fill(piece, number as u64 * 4096);
+            }
             let size = u64::from_le_bytes(bytes[..8].try_into().expect("eight"));
             assert_eq!((size + 8, (size + 8) % 8), (content.data_start(), 0));
             let header: serde_json::Value =
                 serde_json::from_slice(&bytes[8..][..size as usize]).expect("JSON");
-            let mut ends: Vec<(u64, u64)> = Vec::new();
-            for (name, tensor) in header.as_object().expect("an object") {
-                if name == "__metadata__" {
-                    continue;
-                }
-                let number = |value: &serde_json::Value| value.as_u64().expect("a number");
-                let offsets = [0, 1].map(|index| number(&tensor["data_offsets"][index]));
-                let kind = TYPES.iter().find(|kind| tensor["dtype"] == kind.0).expect("a type");
-                assert_eq!(number(&tensor["shape"][0]) * kind.1, offsets[1] - offsets[0]);
-                ends.push((offsets[0], offsets[1]));
-            }
+            let tensors = header.as_object().expect("an object").values();
+            let number = |value: &serde_json::Value| value.as_u64();
+            let mut ends: Vec<_> = tensors
+                .filter_map(|tensor| {
+                    let kind = TYPES.iter().find(|kind| tensor["dtype"] == kind.0)?;
+                    let [begin, end] = [0, 1].map(|index| number(&tensor["data_offsets"][index]));
+                    assert_eq!(number(&tensor["shape"][0])? * kind.1, end? - begin?);
+                    Some((begin?, end?))
+                })
+                .collect();
             ends.sort_unstable();
             assert!(ends.windows(2).all(|pair| pair[0].1 == pair[1].0), "without gaps");
-            let last = ends.last().expect("a tensor");
-            assert_eq!(last.1 + content.data_start(), len, "up to the end");
+            assert_eq!(ends.last().expect("a tensor").1 + content.data_start(), len);
+            assert_eq!(content.check(&bytes), Ok(()));
+            let start = content.data_start() as usize;
+            for at in [0, 8, start - 1, start, start + 9, bytes.len() - 1] {
+                bytes[at] ^= 4;
+                assert_eq!(content.check(&bytes).expect_err("a difference").at, at as u64);
+                bytes[at] ^= 4;
+            }
+            assert!(content.check(&bytes[..bytes.len() - 8]).is_err(), "too short");
         }
-    }
-
-    #[test]
-    fn every_byte_is_compared() {
-        let (content, mut bytes) = file(64 << 10, Tensors::Many);
-        assert_eq!(content.check(&bytes), Ok(()));
-        let start = content.data_start() as usize;
-        for at in [0, 8, start - 1, start, start + 9, bytes.len() - 1] {
-            bytes[at] ^= 4;
-            assert_eq!(content.check(&bytes).expect_err("a difference").at, at as u64);
-            bytes[at] ^= 4;
-        }
-        assert!(content.check(&bytes[..bytes.len() - 8]).is_err(), "too short");
-        bytes.copy_within(start + 64..start + 72, start + 128);
-        let said = content.check(&bytes).expect_err("a difference").to_string();
-        assert!(said.ends_with(&format!("the content of byte {}", start + 64)), "{said}");
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn prepare(
             Err(failure) => return left_out(failure.what()),
             Ok(disk) => disks.push(disk),
         }
-        disks[number as usize].write(&content)?;
+        disks[number as usize].write(|bytes, at| content.fill(bytes, at))?;
     }
     touch_memory(memory);
     Ok(Ok(disks))

@@ -66,51 +66,23 @@ mod tests {
     use crate::outcome::Status;
 
     #[test]
-    fn setting_is_restored_to_the_previous_choice() {
+    fn settings_take_turns_and_are_restored_or_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("enabled");
         std::fs::write(&path, "always [madvise] never\n").expect("write");
         let name = path.to_str().expect("text");
         drop(Setting::set(name, "madvise").expect("nothing to do"));
         assert!(std::fs::read_to_string(&path).expect("read").contains('['), "not written");
-        let setting = Setting::set(name, "never").expect("set");
-        assert_eq!(read(name).expect("read"), "never");
-        drop(setting);
-        assert_eq!(read(name).expect("read"), "madvise");
-    }
-
-    #[test]
-    fn required_setting_is_restored_or_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("read_gather");
-        std::fs::write(&path, "134217728\n").expect("write");
-        let text = || std::fs::read_to_string(&path).expect("read");
-        let name = path.to_str().expect("text");
-        let setting = Setting::required(name, "4096", "no").expect("set");
-        assert_eq!(text(), "4096");
-        drop(setting);
-        assert_eq!(text(), "134217728");
-        let missing = folder.path().join("missing");
-        let trouble = Setting::required(missing.to_str().expect("text"), "1", "no such kernel");
-        let trouble = trouble.expect_err("no file");
-        assert!(trouble.status == Status::Unavailable && trouble.reason.contains("no such kernel"));
-        assert!(!missing.exists());
-    }
-
-    #[test]
-    fn concurrent_settings_take_turns() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("number");
-        std::fs::write(&path, "0\n").expect("write");
-        let name = path.to_str().expect("text");
-        let setting = Setting::set(name, "1").expect("set");
+        let setting = Setting::required(name, "never", "no").expect("set");
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| drop(Setting::set(name, "2").expect("set in turn")));
+            let other = scope.spawn(|| drop(Setting::set(name, "always").expect("set in turn")));
             std::thread::sleep(std::time::Duration::from_millis(50));
-            assert_eq!(read(name).expect("read"), "1", "the other one waits");
+            assert_eq!(read(name).expect("read"), "never", "the other one waits");
             drop(setting);
             other.join().expect("no panic");
         });
-        assert_eq!(read(name).expect("read"), "0");
+        assert_eq!(read(name).expect("read"), "madvise");
+        let trouble = Setting::required("/no/such", "1", "no such kernel").expect_err("no file");
+        assert!(trouble.status == Status::Unavailable && trouble.reason.contains("no such kernel"));
     }
 }

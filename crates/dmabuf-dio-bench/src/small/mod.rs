@@ -36,24 +36,10 @@ use uring::Uring;
     about = "Random direct reads of 4 KiB: file systems and disk, libaio and io_uring, by queue depth"
 )]
 #[command(after_help = format!("\
-A row is where is read from, how requests are made, what memory they are for, who makes them, and the
-number of requests in flight. Every read but fio's is compared in a run that does not count. Of a block
-device nothing is written; what arrives is compared with what the page cache has of it.
+Every read but fio's is compared in a run that does not count. Of a block device nothing is written.
+Memory is the process's (user), registered with io_uring, or a dma-buf's that the module lends.
 
-  io_uring    with a fixed file; polled: the CPU polls for completions, without interrupts
-  user        memory of the process, pinned for each read
-  registered  the same, registered with io_uring
-  lent        pages of a dma-buf, lent to io_uring by the kernel module
-  gather      the library's Gatherer into lent pages: all reads in one call
-
-Under vm/run --icount the cost is in instructions, and speed means nothing.
-
-Examples:
-  dmabuf-dio-bench small --on /mnt/nvme
-  dmabuf-dio-bench small --on /mnt/ext4 --on /mnt/xfs --on /dev/nvme1n1 --depths 32 --only lent
-  vm/run --kernel 7.3-series --icount --raw-disks 4 --append nvme.poll_queues=1 -- \\
-      bench/with-file-systems target/release/dmabuf-dio-bench small \\
-      --on /mnt/ext4 --on /mnt/xfs --on /mnt/f2fs --on /dev/raw
+Example: dmabuf-dio-bench small --on /mnt/ext4 --on /mnt/xfs --on /dev/nvme1n1 --depths 32 --only lent
 
 {EXIT_CODES}"))]
 pub(crate) struct SmallArgs {

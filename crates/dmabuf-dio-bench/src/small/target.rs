@@ -11,7 +11,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::disk::{DiskFile, IoMode};
 use crate::outcome::{Status, Trouble, failed};
-use crate::pattern::{Difference, Pattern};
+use crate::pattern::{Pattern, compare};
 
 /// Bytes per read.
 pub(crate) const BLOCK: u64 = 4096;
@@ -45,7 +45,7 @@ impl Target {
         }
         let file = DiskFile::create_named(path, "", size)?;
         let content = Pattern::new(number);
-        file.write(&content)?;
+        file.write(|bytes, at| content.fill(bytes, at))?;
         Ok(Self {
             name: file.file_system().unwrap_or_else(|| "file".into()),
             path: file.path().unwrap_or(path).to_owned(),
@@ -85,10 +85,7 @@ impl Target {
             TargetKind::Device { buffered, .. } => {
                 let mut expected = vec![0; bytes.len()];
                 buffered.read_exact_at(&mut expected, offset).map_err(failed("reading"))?;
-                let wrong = bytes.iter().zip(&expected).position(|(is, should)| is != should);
-                wrong.map_or(Ok(()), |at| {
-                    Err(Difference::byte(offset + at as u64, bytes[at], expected[at]))
-                })
+                compare(bytes, &expected, offset)
             }
         };
         found.map_err(Trouble::different)

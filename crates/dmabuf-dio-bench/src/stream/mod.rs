@@ -36,19 +36,9 @@ use usb::Usb;
 #[command(after_help = format!("\
 The device is that of kernel/sim/iio_stream, which gives samples as fast as blocks come. Before it is
 measured, each row is run once with every sample compared; what goes to USB is compared by the host of
-kernel/sim/usb_sink.
+kernel/sim/usb_sink. Under vm/run --icount the cost is in instructions, and speed means nothing.
 
-  read()     of a block, then write() of it; for a file, including fsync()
-  dma-buf    a ring of 4 to 256 blocks, 64 MiB; the file is written with O_DIRECT, including fsync()
-  udmabuf    the same with dma-bufs over memfds, whose pages have 4 KiB
-  iio_rwdev  libiio's: four dma-bufs, then write(); without its start, for a file including fsync()
-
-Under vm/run --icount the cost is in instructions, and speed means nothing.
-
-Examples:
-  vm/run --kernel 7.3-series -- target/release/dmabuf-dio-bench stream
-  vm/run --kernel 7.3-series --icount -- target/release/dmabuf-dio-bench stream --blocks 1M
-  tests/with-usb-gadget dmabuf-dio-bench stream --usb /run/ffs
+Example: vm/run --kernel 7.3-series -- tests/with-usb-gadget dmabuf-dio-bench stream --usb /run/ffs
 
 {EXIT_CODES}"))]
 pub(crate) struct StreamArgs {

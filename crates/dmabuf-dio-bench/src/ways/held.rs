@@ -107,7 +107,7 @@ impl Held {
             Memory::Buffer(buffer) => buffer.look(|bytes| bytes.fill(POISON))?,
             Memory::Nothing | Memory::Mapping(_) => {}
         }
-        let found = found.and(if held < len { Err(Difference::untouched(held)) } else { Ok(()) });
+        let found = found.and(if held < len { Err(Difference::missing(held)) } else { Ok(()) });
         found.map_err(Trouble::different)
     }
 }
