@@ -39,17 +39,6 @@ def fastsafetensors() -> Load:
     return load
 
 
-def instanttensor() -> Load:
-    """It loads to GPUs only; it is tried in case a later version supports more."""
-    import torch  # noqa: F401
-    from instanttensor import safe_open
-
-    def load(path: str) -> dict[str, Any]:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            return dict(file.tensors())
-    return load
-
-
 def numpy_fromfile() -> Load:
     """read() of the whole data section into one array, of which each tensor is a view."""
     import ml_dtypes
@@ -127,7 +116,6 @@ LOADERS: dict[str, Callable[[], Load]] = {
     "safetensors-torch": safetensors_torch,
     "fastsafetensors": fastsafetensors,
     "runai": runai,
-    "instanttensor": instanttensor,
     "torch-mmap": torch_mmap,
     "numpy-fromfile": numpy_fromfile,
 }

@@ -2,20 +2,16 @@
 """Every loader on files of both kinds: correct bytes pass, a wrong one is detected."""
 
 import os
-import subprocess
 import sys
 import tempfile
 
 import content
-import load
 import memory
 from load import attempt
 from loaders import LOADERS
 
 SIZE = 64 << 20
 SEED = 0xFFFF_FFFF_FFFF_FFF1
-# Loads to GPUs only
-UNUSABLE = {"instanttensor": "only supports CUDA"}
 
 failed = 0
 
@@ -42,12 +38,6 @@ def flipped(path: str, at: int) -> None:
         file.write(bytes([byte ^ 0x10]))
 
 
-def cut(path: str, size: int, to: str) -> str:
-    with open(path, "rb") as whole, open(to, "wb") as part:
-        part.write(whole.read(size))
-    return to
-
-
 def succeeds(name: str, kind: str, path: str, wrong_at: int) -> None:
     """A whole file, then the same with one byte changed."""
     layout = content.Layout.of_file(path)
@@ -65,18 +55,10 @@ def succeeds(name: str, kind: str, path: str, wrong_at: int) -> None:
            and result["difference"] == f"tensor {tensor} differs at its byte {wrong_at - begin}", (result, reason))
 
 
-def fails(name: str, what: str, path: str, wanted: str = "") -> None:
+def fails(name: str, what: str, path: str) -> None:
     result, reason = attempt(name, path, SEED)
     expect(f"{name}, {what}: fails and says {reason!r}",
-           result is None and reason.startswith(f"{name}: ") and wanted in reason, (result, reason))
-
-
-def no_start(path: str) -> None:
-    done = subprocess.run([sys.executable, load.__file__, "numpy-fromfile", path], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True)
-    expect("no line on standard input: fails and says so",
-           done.returncode == 1 and "standard input ended" in done.stderr and done.stdout.count("\n") == 1,
-           done)
+           result is None and reason.startswith(f"{name}: "), (result, reason))
 
 
 def memory_of(name: str, path: str, process: float, cache: float) -> None:
@@ -102,21 +84,14 @@ def main() -> int:
         many, few = (os.path.join(folder, f"{kind}.safetensors") for kind in ("many", "few"))
         content.write(many, SIZE, 4096, SEED)
         content.write(few, SIZE, 8, SEED)
-        begin = content.Layout.of_file(few).data_begin
-        short = cut(few, os.path.getsize(few) - 8192, os.path.join(folder, "short.safetensors"))
-        header = cut(few, begin - 5, os.path.join(folder, "header.safetensors"))
-
-        no_start(few)
+        short = os.path.join(folder, "short.safetensors")
+        with open(few, "rb") as whole, open(short, "wb") as part:
+            part.write(whole.read(os.path.getsize(few) - 8192))
         for name in LOADERS:
-            if name in UNUSABLE:
-                fails(name, "on a good file", few, UNUSABLE[name])
-                continue
             succeeds(name, "many tensors", many, wrong_at=os.path.getsize(many)
                      - content.Layout.of_file(many).data_begin - 1)
             succeeds(name, "few tensors", few, wrong_at=SIZE // 2 + 4097)
-            fails(name, "no such file", os.path.join(folder, "absent.safetensors"))
             fails(name, "file that ends too early", short)
-            fails(name, "file that ends in its header", header)
     print(f"{failed} failed" if failed else "all passed")
     return 1 if failed else 0
 

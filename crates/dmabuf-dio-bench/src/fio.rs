@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::outcome::{Status, Trouble};
 use crate::process::Process;
@@ -15,46 +15,26 @@ pub(crate) fn version() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Runs fio and returns its output for each job.
-pub(crate) fn run(command: Command) -> Result<Vec<FioJob>, Trouble> {
-    let process = Process::start("fio", command, None, Status::Unavailable)?;
-    let printed = process.finish()?;
+/// What fio prints about each job: CPU time in per cent of the elapsed time and, of reads, bytes, number, number per
+/// second, and milliseconds.
+pub(crate) fn run(command: Command) -> Result<Vec<Value>, Trouble> {
+    let printed = Process::start("fio", command, None, Status::Unavailable)?.finish()?;
     // Before the result there may be warnings.
     let json = printed.find('{').map_or("", |at| &printed[at..]);
-    let output: FioOutput = serde_json::from_str(json).map_err(|error| no_result(&error))?;
-    Ok(output.jobs)
+    let mut output: Value = serde_json::from_str(json).unwrap_or_default();
+    serde_json::from_value(output["jobs"].take()).map_err(|error| no_result(&error))
+}
+
+/// A number of a job.
+pub(crate) fn number(job: &Value, name: &str) -> f64 {
+    job.pointer(name).and_then(Value::as_f64).unwrap_or_default()
 }
 
 pub(crate) fn no_result(why: &dyn std::fmt::Display) -> Trouble {
-    let reason = format!("fio printed no result: {why}");
-    Trouble::new(Status::Failed, reason)
+    Trouble::new(Status::Failed, format!("fio printed no result: {why}"))
 }
 
 /// The option with the file's name, in which a colon separates names.
 pub(crate) fn filename(path: &Path) -> String {
     format!("--filename={}", path.display().to_string().replace(':', "\\:"))
-}
-
-#[derive(Debug, Deserialize)]
-struct FioOutput {
-    jobs: Vec<FioJob>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct FioJob {
-    pub(crate) read: FioRead,
-    /// CPU time in per cent of the elapsed time.
-    pub(crate) usr_cpu: f64,
-    pub(crate) sys_cpu: f64,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct FioRead {
-    pub(crate) io_bytes: u64,
-    #[serde(default)]
-    pub(crate) total_ios: u64,
-    #[serde(default)]
-    pub(crate) iops: f64,
-    /// Milliseconds.
-    pub(crate) runtime: u64,
 }

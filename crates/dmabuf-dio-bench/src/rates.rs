@@ -40,9 +40,6 @@ pub(crate) struct RatesArgs {
     /// Seconds of a capture
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: u32,
-    /// The command that is measured [default: beside this program]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) command: Option<PathBuf>,
     /// `iio_rwdev` of libiio 1.0 or later, to compare with
     #[arg(long, value_name = "PATH")]
     pub(crate) peer_iio_rwdev: Option<PathBuf>,
@@ -90,10 +87,7 @@ pub(crate) fn measure(args: &RatesArgs) -> Result<Report, Failure> {
     }
     facts.extend([("frame", FRAME.into()), ("seconds", args.seconds.into())]);
     adc.set_sparse(false);
-    let command = match &args.command {
-        Some(command) => command.clone(),
-        None => std::env::current_exe()?.with_file_name("dmabuf-dio"),
-    };
+    let command = std::env::current_exe()?.with_file_name("dmabuf-dio");
     let bench = RateBench { args, adc: &adc, command };
     let mut cases = Vec::new();
     for busy in [false, true] {

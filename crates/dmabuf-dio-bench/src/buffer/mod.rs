@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The buffers of the benchmarks, created by system calls, as a reference for the library.
 
-pub(crate) mod devices;
 pub(crate) mod mapping;
 
 use std::fs::File;
@@ -15,7 +14,6 @@ use rustix::io::Errno as Os;
 
 use crate::outcome::{Trouble, failed, repeat};
 use crate::pattern::POISON;
-use devices::{cannot_open, open_heap};
 use mapping::Mapping;
 
 /// The kind of a buffer, and the target of its I/O.
@@ -77,6 +75,21 @@ impl Maker {
         let memfd = Some(memfd).filter(|_| self.kind == BufferKind::UdmabufMemfd);
         Ok(Buffer { len, dmabuf: Some(dmabuf), memfd })
     }
+}
+
+/// Opens the system heap.
+pub(crate) fn open_heap() -> Result<OwnedFd, Trouble> {
+    heap::open(heap::SYSTEM).map_err(|errno| {
+        let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
+        cannot_open(heap::SYSTEM, errno, remedy)
+    })
+}
+
+/// Why a device cannot be opened; `remedy` is for a missing one.
+pub(crate) fn cannot_open(path: &str, errno: Errno, remedy: &str) -> Trouble {
+    let forbidden = matches!(errno, Errno::ACCESS | Errno::PERM);
+    let why = if forbidden { "this user may not open it: run as root" } else { remedy };
+    Trouble::unavailable(path, errno, why)
 }
 
 /// A memfd without pages, with the seals that udmabuf requires.

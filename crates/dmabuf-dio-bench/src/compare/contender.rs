@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::child::{LoaderReport, READY};
 use super::safetensors::{Tensors, TestFile};
 use crate::buffer::mapping::{Pages, huge_page};
-use crate::fio::{self, FioJob, filename, no_result};
+use crate::fio::{self, filename, no_result, number};
 use crate::host::setting::Setting;
 use crate::outcome::{Status, Trouble};
 use crate::process::Process;
@@ -221,15 +221,14 @@ impl SequentialFio {
     }
 }
 
-fn told(job: &FioJob, len: u64) -> Option<LoaderReport> {
-    if job.read.io_bytes == 0 || job.read.runtime == 0 {
-        return None;
-    }
-    let seconds = job.read.runtime as f64 / 1e3 * len as f64 / job.read.io_bytes as f64;
-    Some(LoaderReport {
+fn told(job: &Value, len: u64) -> Option<LoaderReport> {
+    let [bytes, ms] = ["/read/io_bytes", "/read/runtime"].map(|name| number(job, name));
+    let seconds = ms / 1e3 * len as f64 / bytes;
+    let cpu = |name| seconds * number(job, name) / 100.0;
+    (bytes > 0.0 && ms > 0.0).then(|| LoaderReport {
         seconds,
-        user_seconds: seconds * job.usr_cpu / 100.0,
-        sys_seconds: seconds * job.sys_cpu / 100.0,
+        user_seconds: cpu("/usr_cpu"),
+        sys_seconds: cpu("/sys_cpu"),
         bytes: len,
         verified: None,
         difference: None,
@@ -242,9 +241,8 @@ mod tests {
 
     #[test]
     fn fio_figures_are_scaled_to_one_read_of_the_file() {
-        let text = r#"{"read": {"io_bytes": 4000000, "runtime": 2000, "bw": 7},
-            "usr_cpu": 5.0, "sys_cpu": 10.0}"#;
-        let job: FioJob = serde_json::from_str(text).expect("fio's JSON");
+        let job = serde_json::json!({"read": {"io_bytes": 4_000_000, "runtime": 2000},
+            "usr_cpu": 5.0, "sys_cpu": 10.0});
         let told = told(&job, 1_000_000).expect("a result");
         assert!((told.seconds - 0.5).abs() < 1e-9 && told.bytes == 1_000_000, "{told:?}");
         assert!((told.user_seconds - 0.025).abs() < 1e-9, "{told:?}");

@@ -14,9 +14,10 @@ use std::process::Command;
 
 use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::Failure;
+use serde_json::Value;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
-use crate::fio::{self, FioJob};
+use crate::fio::{self, number};
 use crate::host::facts::facts;
 use crate::measure::clock::{Clock, Unit};
 use crate::measure::meter::Span;
@@ -237,22 +238,24 @@ impl<'t> Point<'t> {
     /// Where all CPU work is counted, fio runs with the number of reads and with twice that number: the
     /// difference does not contain fio's start-up.
     fn by_fio(&self, reads: u64, clock: &Clock) -> Result<Run, Trouble> {
-        let (FioJob { read, usr_cpu, sys_cpu }, some) = self.fio_once(reads, clock)?;
+        let (job, some) = self.fio_once(reads, clock)?;
+        let of = |name| number(&job, name);
         if clock.unit() == Unit::Nanoseconds {
-            let cpu_ns = read.runtime as f64 * 1e6 * (usr_cpu + sys_cpu) / 100.0;
-            return Ok(costs(read.iops, cpu_ns / read.total_ios as f64));
+            let cpu_ns = of("/read/runtime") * 1e6 * (of("/usr_cpu") + of("/sys_cpu")) / 100.0;
+            return Ok(costs(of("/read/iops"), cpu_ns / of("/read/total_ios")));
         }
         let (job, more) = self.fio_once(2 * reads, clock)?;
-        Ok(costs(job.read.iops, (more - some) / reads as f64))
+        Ok(costs(number(&job, "/read/iops"), (more - some) / reads as f64))
     }
 
     /// The output of a run of fio, and the CPU's work meanwhile.
-    fn fio_once(&self, reads: u64, clock: &Clock) -> Result<(FioJob, f64), Trouble> {
+    fn fio_once(&self, reads: u64, clock: &Clock) -> Result<(Value, f64), Trouble> {
         clock.settle();
         let mark = clock.mark();
         let jobs = fio::run(self.fio(reads)?)?;
         let busy = clock.busy_since(mark);
-        let job = jobs.into_iter().next().filter(|job| job.read.total_ios >= reads);
+        let job =
+            jobs.into_iter().next().filter(|job| number(job, "/read/total_ios") >= reads as f64);
         let few = || Trouble::new(Status::Failed, format!("fio made fewer than {reads} reads"));
         Ok((job.ok_or_else(few)?, busy))
     }

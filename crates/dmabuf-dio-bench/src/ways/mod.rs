@@ -14,14 +14,14 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use dmabuf_dio::{Backend, Errno, Kind, Loader};
+use dmabuf_dio_sys::heap;
 use io_uring::IoUring;
 use rustix::buffer::spare_capacity;
 use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
 
-use crate::buffer::devices::{allocate_and_read, open_heap};
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::buffer::{Buffer, BufferKind, Maker, memfd};
+use crate::buffer::{Buffer, BufferKind, Maker, memfd, open_heap};
 use crate::disk::{DiskFile, IoMode, no_direct};
 use crate::host::setting::Setting;
 use crate::measure::meter::Meter;
@@ -230,13 +230,20 @@ fn by_heap(
     setup: &Setup<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<Held, Trouble> {
+    const FLAG: &str = "DMA_HEAP_FLAG_READ_FILE";
     let missing = "this kernel has no LOAD by heap flag; see kernel/series";
     let all = || Setting::required(READ_GATHER, &ALL.to_string(), missing);
     let _until_done = (!gather).then(all).transpose()?;
     let (file, len) = setup.open(mode)?;
     let heap = open_heap()?;
-    let (fd, done) = meter.load(|| allocate_and_read(&heap, len, file))?;
-    whole("DMA_HEAP_FLAG_READ_FILE", done, len)?;
+    let load = || heap::alloc_read_file(heap.as_fd(), len, file.as_fd(), 0);
+    let (fd, done) = meter.load(load).map_err(|errno| match errno {
+        Errno::INVAL => {
+            Trouble::unavailable(FLAG, errno, "this kernel lacks it; see kernel/series")
+        }
+        _ => Trouble::failed(FLAG, errno),
+    })?;
+    whole(FLAG, done, len)?;
     Ok(Held::buffer(Buffer::of_dmabuf(fd, len), vec![]))
 }
 
@@ -312,7 +319,8 @@ fn by_ring(piece: u64, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
 /// The file, and what programs set up before their first transfer.
 pub(crate) struct Setup<'a> {
     source: Source<'a>,
-    opened: [OnceCell<File>; 2],
+    /// A way uses one mode.
+    opened: OnceCell<File>,
     ring: Option<IoUring>,
 }
 
@@ -327,11 +335,11 @@ enum Source<'a> {
 
 impl<'a> Setup<'a> {
     pub(crate) fn of_disk(disk: &'a DiskFile, len: u64) -> Self {
-        Self { source: Source::Disk(disk, len), opened: Default::default(), ring: None }
+        Self { source: Source::Disk(disk, len), opened: OnceCell::new(), ring: None }
     }
 
     pub(crate) fn of_path(path: &'a Path) -> Self {
-        Self { source: Source::Path(path), opened: Default::default(), ring: None }
+        Self { source: Source::Path(path), opened: OnceCell::new(), ring: None }
     }
 
     /// The file, and how many bytes of it are loaded.
@@ -340,16 +348,15 @@ impl<'a> Setup<'a> {
             Source::Disk(disk, len) => return Ok((disk.open(mode)?, len)),
             Source::Path(path) => path,
         };
-        let cell = &self.opened[mode as usize];
-        if cell.get().is_none() {
+        if self.opened.get().is_none() {
             let flags = if mode == IoMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
             let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
-            let _ = cell.set(file.map_err(|error| match Errno::from(&error) {
+            let _ = self.opened.set(file.map_err(|error| match Errno::from(&error) {
                 Errno::INVAL if mode == IoMode::Direct => no_direct(Errno::INVAL),
                 errno => Trouble::failed("open", errno),
             })?);
         }
-        let file = cell.get().ok_or_else(|| Trouble::failed("open", Os::IO))?;
+        let file = self.opened.get().ok_or_else(|| Trouble::failed("open", Os::IO))?;
         let len = file.metadata().map_err(failed("fstat"))?.len();
         Ok((file, len))
     }

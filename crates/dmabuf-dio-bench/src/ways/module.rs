@@ -10,16 +10,21 @@ use rustix::fs::OFlags;
 
 use super::held::Held;
 use super::ring;
-use crate::buffer::devices::open_module;
-use crate::buffer::{Buffer, BufferKind, Maker};
+use crate::buffer::{Buffer, BufferKind, Maker, cannot_open};
 use crate::measure::meter::Meter;
 use crate::outcome::{Trouble, failed, whole};
 
 const SLOT: u64 = 64 << 20;
 
+fn open() -> Result<OwnedFd, Trouble> {
+    dio::open().map_err(|errno| {
+        cannot_open(dio::DEVICE, errno, "the module is not loaded: sudo make dkms")
+    })
+}
+
 /// Attaches the buffer to a new context.
 pub(crate) fn attach(buffer: &Buffer) -> Result<OwnedFd, Trouble> {
-    let context = open_module()?;
+    let context = open()?;
     dio::attach(context.as_fd(), buffer.target(), &mut dio::Attach::default())
         .map_err(failed("ATTACH of /dev/dmabuf_dio"))?;
     Ok(context)
@@ -79,7 +84,7 @@ pub(super) fn load(
         ..dio::Load::default()
     };
     let (context, fd) = meter.load(|| {
-        let context = open_module()?;
+        let context = open()?;
         let fd = dio::load(context.as_fd(), &mut load).map_err(failed(WHAT))?;
         Ok((context, fd))
     })?;

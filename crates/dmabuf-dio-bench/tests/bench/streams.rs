@@ -70,8 +70,8 @@ fn lost_frames_are_counted() {
         let rates = result(&folder, &[&one[..], &["--only", way]].concat());
         assert!(values(&rows(&rates)[0], "lost").expect("a figure")[0] >= 1234.0, "{rates}");
     }
-    let missing = ["--command", "/no/such/program", "--peer-iio-rwdev", "/no/such/program"];
-    let rates = result(&folder, &[&one[..], &missing].concat());
+    let missing = ["--peer-iio-rwdev", "/no/such/program", "--only", "rwdev"];
+    let rates = result(&folder, &[&one[..], &missing, &["--only", "read()"]].concat());
     for row in rows(&rates).iter().filter(|row| row["way"] != "read()") {
         assert!(text(&row["unavailable"]).contains("cannot be run"), "{row}");
     }
