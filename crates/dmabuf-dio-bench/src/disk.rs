@@ -194,17 +194,6 @@ impl Caches {
 }
 
 #[cfg(test)]
-impl DiskFile {
-    /// Modifies a byte.
-    pub(crate) fn damage(&self, at: u64) {
-        let mut byte = [0];
-        self.buffer.read_exact_at(&mut byte, at).expect("read");
-        self.buffer.write_all_at(&[!byte[0]], at).expect("write");
-        self.buffer.sync_all().expect("sync");
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 

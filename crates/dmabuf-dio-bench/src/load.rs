@@ -101,36 +101,3 @@ fn sample(
     let all = [("total_ms", total.wall_ms), ("total_cpu_ms", total.cpu.ms())];
     Ok(phases.into_iter().flatten().chain(all).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::IoMode;
-    use crate::outcome::Status;
-
-    const SIZE: u64 = 1 << 20;
-
-    #[test]
-    fn wrong_byte_of_a_file_is_found() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let content = Pattern::new(0);
-        let disks: Vec<DiskFile> = (0..2)
-            .map(|_| {
-                let disk = DiskFile::create(folder.path(), SIZE).expect("a file");
-                disk.write(|bytes, at| content.fill(bytes, at)).expect("written");
-                disk
-            })
-            .collect();
-        if disks[1].open(IoMode::Direct).is_err() {
-            return;
-        }
-        let (_, way) = LOAD[2];
-        let caches = Caches::new(true);
-        let run = sample(&disks, way, content, SIZE, caches).expect("all bytes in their places");
-        assert!(run.iter().all(|(_, ms)| *ms >= 0.0) && run[1].1 > 0.0, "{run:?}");
-        disks[1].damage(4097);
-        let trouble = sample(&disks, way, content, SIZE, caches).expect_err("a difference");
-        assert_eq!(trouble.status, Status::Different);
-        assert!(trouble.reason.contains("4097"), "{trouble:?}");
-    }
-}
