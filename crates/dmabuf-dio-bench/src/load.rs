@@ -90,14 +90,14 @@ fn sample(
         setup.close(held, &mut meter);
     }
     let total = meter.until_loaded();
-    let ms = |name, phase| Some((name, meter.of(phase)?.took.wall_ms));
-    let io_cpu = meter.of(Phase::Io).map(|io| ("io_cpu_ms", io.took.cpu.ms()));
+    let ms = |name, phase| Some((name, meter.of(phase)?.wall_ms));
+    let io_cpu = meter.of(Phase::Io).map(|io| ("io_cpu_ms", io.cpu_ms));
     let phases = [
         ms("allocation_ms", Phase::Allocation),
         ms("io_ms", Phase::Io),
         ms("close_ms", Phase::Close),
         io_cpu,
     ];
-    let all = [("total_ms", total.wall_ms), ("total_cpu_ms", total.cpu.ms())];
+    let all = [("total_ms", total.wall_ms), ("total_cpu_ms", total.cpu_ms)];
     Ok(phases.into_iter().flatten().chain(all).collect())
 }

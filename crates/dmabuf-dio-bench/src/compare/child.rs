@@ -16,8 +16,8 @@ use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
 use serde::{Deserialize, Serialize};
 
 use super::safetensors::{SafeTensors, Tensors};
-use crate::measure::meter::Meter;
-use crate::measure::time::Start;
+use crate::measure::meter::{Meter, Span};
+use crate::measure::phase::Phase;
 use crate::outcome::{Status, Trouble};
 use crate::pattern::Pattern;
 use crate::ways::Setup;
@@ -30,8 +30,8 @@ pub(crate) const READY: &str = r#"{"ready":true}"#;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LoaderReport {
     pub(crate) seconds: f64,
-    pub(crate) user_seconds: f64,
-    pub(crate) sys_seconds: f64,
+    /// CPU time of all its threads.
+    pub(crate) cpu_seconds: f64,
     pub(crate) bytes: u64,
     /// `null` without `--verify`.
     pub(crate) verified: Option<bool>,
@@ -73,10 +73,10 @@ pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
 }
 
 fn measure(args: &CompareWayArgs) -> Result<LoaderReport, Trouble> {
-    let start = Start::now();
+    let span = Span::begin(None, Phase::Load);
     // All of it counts, also what the ways of other benchmarks do before their first phase.
     let held = args.way.way.run(&mut Setup::of_path(&args.file), &mut Meter::default())?;
-    let took = start.took();
+    let took = span.end();
     let len = std::fs::metadata(&args.file).map_or(0, |file| file.len());
     let bytes = held.len(len);
     // After the time has been taken, and before the memory is gone.
@@ -87,8 +87,7 @@ fn measure(args: &CompareWayArgs) -> Result<LoaderReport, Trouble> {
     let difference = args.verify.map(compare).transpose()?;
     Ok(LoaderReport {
         seconds: took.wall_ms / 1e3,
-        user_seconds: took.cpu.user / 1e3,
-        sys_seconds: took.cpu.sys / 1e3,
+        cpu_seconds: took.cpu_ms / 1e3,
         bytes,
         verified: difference.as_ref().map(Option::is_none),
         difference: difference.flatten().map(|difference| difference.to_string()),

@@ -4,4 +4,3 @@
 pub(crate) mod clock;
 pub(crate) mod meter;
 pub(crate) mod phase;
-pub(crate) mod time;

@@ -232,7 +232,7 @@ impl<'t> Point<'t> {
         let spent = span.end();
         result?;
         let reads = offsets.len() as f64;
-        Ok(costs(reads * 1e3 / spent.took.wall_ms, spent.busy / reads))
+        Ok(costs(reads * 1e3 / spent.wall_ms, spent.busy / reads))
     }
 
     /// Where all CPU work is counted, fio runs with the number of reads and with twice that number: the

@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 use super::device::Adc;
 use super::{StreamBench, StreamRow};
 use crate::measure::clock::Unit;
-use crate::measure::meter::Spent;
-use crate::measure::time::{Cpu, Start, Took};
+use crate::measure::meter::{Span, Spent, cpu_ms};
+use crate::measure::phase::Phase;
 use crate::outcome::{Status, Trouble, failed};
 
 /// Most runs of `total` bytes in one.
@@ -31,15 +31,10 @@ impl StreamBench<'_> {
         let mut totals = 1;
         loop {
             let all = self.run_peer(row, file, totals * total + row.block)?;
-            let each = |all: f64, start: f64| (all - start) / totals as f64;
-            let cpu = Cpu {
-                user: each(all.took.cpu.user, start.took.cpu.user),
-                sys: each(all.took.cpu.sys, start.took.cpu.sys),
-            };
-            let took = Took { wall_ms: each(all.took.wall_ms, start.took.wall_ms), cpu };
-            let twice = all.took.wall_ms >= 2.0 * start.took.wall_ms;
-            if twice && all.busy >= 2.0 * start.busy && cpu.ms() >= 0.0 {
-                return Ok(Spent { took, busy: each(all.busy, start.busy) });
+            let more = all.plus(start, -1.0);
+            let twice = all.wall_ms >= 2.0 * start.wall_ms && all.busy >= 2.0 * start.busy;
+            if twice && more.cpu_ms >= 0.0 {
+                return Ok(Spent::default().plus(more, 1.0 / totals as f64));
             }
             if totals == MOST_TOTALS {
                 break;
@@ -67,20 +62,21 @@ impl StreamBench<'_> {
         command.args(["-s", &(bytes / self.adc.frame()).to_string()]).arg(Adc::NAME);
         command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
         self.clock.settle();
-        let (mark, children, start) = (self.clock.mark(), Cpu::children(), Start::now());
+        let children = cpu_ms(libc::RUSAGE_CHILDREN);
+        let span = Span::begin(Some(self.clock), Phase::Io);
         let status = command.status().map_err(|error| {
             Trouble::new(Status::Unavailable, format!("iio_rwdev cannot be run: {error}"))
         })?;
         writer.finish()?;
-        let (busy, mut took) = (self.clock.busy_since(mark), start.took());
-        let busy = busy + self.clock.settle();
+        let mut spent = self.ended(span);
         if !status.success() {
             return Err(Trouble::new(Status::Failed, format!("iio_rwdev ended with {status}")));
         }
-        let child = Cpu::children().since(children);
-        took += Took { cpu: child, wall_ms: 0.0 };
+        spent.cpu_ms += cpu_ms(libc::RUSAGE_CHILDREN) - children;
         // Where only this process is counted, the program is not in it.
-        let busy = if self.clock.unit() == Unit::Instructions { busy } else { took.cpu.ms() * 1e6 };
-        Ok(Spent { took, busy })
+        if self.clock.unit() == Unit::Nanoseconds {
+            spent.busy = spent.cpu_ms * 1e6;
+        }
+        Ok(spent)
     }
 }

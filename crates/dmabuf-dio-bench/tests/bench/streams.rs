@@ -39,7 +39,7 @@ fn streams_are_compared() {
     let total = if peer.is_empty() { "8M" } else { "256M" };
     let small = ["stream", "--blocks", "16K,1M", "--total", total, "--runs", "1"];
     let streams = result(&folder(), &[&small[..], &peer].concat());
-    assert_eq!(rows(&streams).len(), if peer.is_empty() { 14 } else { 20 });
+    assert_eq!(rows(&streams).len(), if peer.is_empty() { 20 } else { 26 });
     for row in rows(&streams) {
         // Without a USB function its rows say so.
         let measured = row["to"] != "usb";
