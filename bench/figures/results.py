@@ -87,9 +87,8 @@ def text(data: dict) -> str:
     return f'{{{facts}"rows": [{rows}]}}\n'
 
 
-def keep(path: str | pathlib.Path, command: str, data: dict | None = None) -> None:
-    """Stores what a benchmark has written, or the data, in this form, with the command."""
-    data = data or json.loads(pathlib.Path(path).read_text())
+def keep(path: str | pathlib.Path, command: str, data: dict) -> None:
+    """Stores what a benchmark has written in this form, with the command."""
     pathlib.Path(path).write_text(text({"bench": data.pop("bench"), "command": command, **data}))
 
 
