@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The QEMU command line of a guest."""
 
-from . import device_tree, disks, kvm, profile
+from . import device_tree, disks, kvm, profile, tsc
 from .commands import need
 
 KERNEL_ARGUMENTS = [
@@ -79,6 +79,9 @@ def confine(host_processor):
 def kernel_arguments(options, kernel):
     arch = kernel.arch
     arguments = [f"console={arch.console}", *KERNEL_ARGUMENTS, *arch.arguments]
+    # Instructions are counted exactly, and so is time then.
+    if arch.kbuild == "x86" and emulated(options, kernel) and not options.icount and (khz := tsc.khz()):
+        arguments += [f"tsc_early_khz={khz}"]
     if kernel.debug:
         # The allocator's per-CPU arrays keep pointers to allocated objects, and kmemleak treats
         # these as references. With debug checks on, the allocator does not use the arrays.
