@@ -52,7 +52,7 @@ pub(super) struct Queued {
 }
 
 /// What a request is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Sent {
     /// The block at this offset in the file, and those joined to it.
     Block {
@@ -61,6 +61,7 @@ enum Sent {
         direct: bool,
     },
     /// Space for later blocks.
+    #[default]
     Room,
 }
 
@@ -306,7 +307,7 @@ impl Lent {
         direction: Direction,
     ) -> Result<()> {
         while let Some(completion) = self.ring.complete() {
-            let Some(sent) = self.requests.take(&completion) else { continue };
+            let Some(&sent) = self.requests.take(&completion) else { continue };
             let Sent::Block { offset, direct } = sent else {
                 // Without space the write will fail and say why. If space cannot be allocated, it
                 // is no longer requested.

@@ -4,7 +4,7 @@
 use crate::file::alignment::Alignment;
 
 /// A range of bytes in the file and its counterpart in the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) file: u64,
     pub(crate) buf: u64,

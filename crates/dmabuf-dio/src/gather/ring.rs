@@ -209,19 +209,15 @@ impl Planner for Call<'_, '_> {
     type Request = plan::Request;
 
     #[inline]
-    fn next(&mut self, ring: &mut Ring) -> Result<Option<plan::Request>> {
-        if self.unpolled.is_some() || self.watch.is_cancelled() {
-            return Ok(None);
-        }
-        let mut request = plan::Request::default();
-        if !self.plan.next(&mut request) {
-            return Ok(None);
+    fn next(&mut self, ring: &mut Ring, request: &mut plan::Request) -> Result<bool> {
+        if self.unpolled.is_some() || self.watch.is_cancelled() || !self.plan.next(request) {
+            return Ok(false);
         }
         if request.buffered && !ring.has_file(BUFFERED) {
             let set = ring.set_file(BUFFERED, self.file.buffered()?);
             set.map_err(|errno| failed(self.file, errno))?;
         }
-        Ok(Some(request))
+        Ok(true)
     }
 
     #[inline]

@@ -53,25 +53,18 @@ impl Verdict {
 #[derive(Debug)]
 pub struct InFlight<R> {
     /// Indexed by the user data of the request.
-    kept: Vec<Option<R>>,
+    kept: Vec<R>,
     free: Vec<u32>,
 }
 
-impl<R> InFlight<R> {
+impl<R: Copy + Default> InFlight<R> {
     /// With room for `depth` requests, at least one.
     pub fn new(depth: usize) -> Self {
         let depth = depth.max(1);
-        let kept = std::iter::repeat_with(|| None).take(depth).collect();
-        Self { kept, free: (0..depth as u32).rev().collect() }
+        Self { kept: vec![R::default(); depth], free: (0..depth as u32).rev().collect() }
     }
 
-    /// Whether one more request may be queued.
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        !self.free.is_empty()
-    }
-
-    /// Number of requests whose completion was not taken.
+    /// Number of requests that are not over.
     #[inline]
     pub fn len(&self) -> usize {
         self.kept.len() - self.free.len()
@@ -82,35 +75,53 @@ impl<R> InFlight<R> {
         self.len() == 0
     }
 
+    /// Where the planner puts what is to be kept of the next request; `None` if there is no room.
+    #[inline]
+    fn next(&mut self) -> Option<&mut R> {
+        let place = *self.free.last()?;
+        Some(&mut self.kept[place as usize])
+    }
+
+    /// Queues the next request on the ring, without blocking.
+    #[inline]
+    fn push_next(
+        &mut self,
+        ring: &mut Ring,
+        (operation, file): (Operation, u32),
+        linked: bool,
+    ) -> Result<(), Errno> {
+        let Some(&place) = self.free.last() else { return Err(Errno::BUSY) };
+        ring.push(&Request { operation, file, user_data: place.into(), linked })?;
+        self.free.pop();
+        Ok(())
+    }
+
     /// Queues a request on the ring, without blocking, and keeps `kept` for its completion.
     ///
     /// # Errors
     ///
     /// `EBUSY` if there is no room, and as for [`Ring::push`]. Nothing is queued.
-    #[inline]
     pub fn push(
         &mut self,
         ring: &mut Ring,
-        (operation, file): (Operation, u32),
+        asked: (Operation, u32),
         linked: bool,
         kept: R,
     ) -> Result<(), Errno> {
-        let Some(&place) = self.free.last() else { return Err(Errno::BUSY) };
-        ring.push(&Request { operation, file, user_data: place.into(), linked })?;
-        self.free.pop();
-        self.kept[place as usize] = Some(kept);
-        Ok(())
+        *self.next().ok_or(Errno::BUSY)? = kept;
+        self.push_next(ring, asked, linked)
     }
 
-    /// What was kept for a request that is over; `None` for the first completion of a send.
+    /// What was kept for a request that is over; `None` for the first completion of a send. Every
+    /// completion of the ring has to be that of a request that was queued here.
     #[inline]
-    pub fn take(&mut self, completion: &Completion) -> Option<R> {
+    pub fn take(&mut self, completion: &Completion) -> Option<&R> {
         if !completion.is_last() {
             return None;
         }
-        let place = completion.user_data();
-        let kept = self.kept.get_mut(place as usize)?.take()?;
-        self.free.push(place as u32);
+        let place = completion.user_data() as u32;
+        let kept = self.kept.get(place as usize)?;
+        self.free.push(place);
         Some(kept)
     }
 }
@@ -118,11 +129,11 @@ impl<R> InFlight<R> {
 /// What [`run`] makes the requests of.
 pub(crate) trait Planner {
     /// A request, as kept until its completion.
-    type Request: Copy;
+    type Request: Copy + Default;
 
-    /// The next request. `None` if there is none at the moment: it is asked again after a
-    /// completion.
-    fn next(&mut self, ring: &mut Ring) -> Result<Option<Self::Request>>;
+    /// Writes the next request to `request`. Returns `false` if there is none at the moment: it is
+    /// asked again after a completion.
+    fn next(&mut self, ring: &mut Ring, request: &mut Self::Request) -> Result<bool>;
 
     /// The operation of a request, and the index of its file.
     fn ask(&self, request: &Self::Request) -> (Operation, u32);
@@ -180,10 +191,12 @@ fn go<P: Planner>(
     batch: usize,
 ) -> Result<(), Halt> {
     loop {
-        while requests.has_room() {
-            let Some(next) = planner.next(ring).map_err(Halt::Planner)? else { break };
-            let asked = planner.ask(&next);
-            requests.push(ring, asked, false, next).map_err(Halt::Refused)?;
+        while let Some(next) = requests.next() {
+            if !planner.next(ring, next).map_err(Halt::Planner)? {
+                break;
+            }
+            let asked = planner.ask(next);
+            requests.push_next(ring, asked, false).map_err(Halt::Refused)?;
         }
         if requests.is_empty() {
             return Ok(());
@@ -202,7 +215,7 @@ fn complete<P: Planner>(
     completion: &Completion,
 ) {
     if let Some(request) = requests.take(completion) {
-        planner.complete(&request, completion.result());
+        planner.complete(request, completion.result());
     }
 }
 
@@ -215,12 +228,11 @@ mod tests {
         // IORING_CQE_F_MORE and IORING_CQE_F_NOTIF (linux/io_uring.h).
         const MORE: u32 = 1 << 1;
         const NOTIF: u32 = 1 << 3;
-        let mut requests = InFlight { kept: vec![Some('a')], free: vec![] };
+        let mut requests = InFlight { kept: vec!['a'], free: vec![] };
         assert_eq!(requests.take(&Completion::of(0, 4096, MORE)), None);
-        assert!(!requests.has_room());
-        assert_eq!(requests.take(&Completion::of(0, 0, NOTIF)), Some('a'));
-        assert!(requests.has_room() && requests.is_empty());
-        assert_eq!(requests.take(&Completion::of(0, 0, 0)), None, "it is not in flight");
+        assert_eq!((requests.len(), requests.next()), (1, None));
+        assert_eq!(requests.take(&Completion::of(0, 0, NOTIF)), Some(&'a'));
+        assert!(requests.is_empty() && requests.next().is_some());
     }
 
     #[test]

@@ -59,20 +59,21 @@ impl Planner for Transfer<'_, '_> {
     type Request = Extent;
 
     /// The next chunk, if its memory is allocated or there is nothing else to wait for.
-    fn next(&mut self, ring: &mut Ring) -> Result<Option<Extent>> {
+    fn next(&mut self, ring: &mut Ring, request: &mut Extent) -> Result<bool> {
         self.cancelled |= self.job.watch.is_cancelled();
         if self.cancelled {
-            return Ok(None);
+            return Ok(false);
         }
         let Some(next) = self.plan.next(|offset| self.buffer.place(offset).2) else {
-            return Ok(None);
+            return Ok(false);
         };
         let so_far = self.progress();
         if !self.plan.repeats() && !self.buffer.prepare(ring, next.buf_end(), so_far)? {
-            return Ok(None);
+            return Ok(false);
         }
         self.plan.start(next);
-        Ok(Some(next))
+        *request = next;
+        Ok(true)
     }
 
     fn ask(&self, request: &Extent) -> (Operation, u32) {
@@ -230,7 +231,8 @@ mod tests {
         let (plan, buffer) = (Plan::new(&job), &mut Pieces);
         let mut transfer = Transfer { job: &job, plan, buffer, cancelled: false };
         let mut made = Vec::new();
-        while let Some(extent) = transfer.next(&mut ring).expect("memory") {
+        let mut extent = Extent::default();
+        while transfer.next(&mut ring, &mut extent).expect("memory") {
             made.push((extent.file, extent.buf, extent.len));
         }
         assert_eq!(made, [(70_000, 1000, 3096), (73_096, 4096, 4096), (77_192, 8192, 2808)]);
