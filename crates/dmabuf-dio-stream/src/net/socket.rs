@@ -15,7 +15,7 @@ use crate::error::{Result, failed};
 use crate::file::lent::lend;
 use crate::ring::{BlockRing, Claim, Filled, unattached};
 use crate::wait::Wait;
-use dmabuf_dio::lend::{Access, Completion, Operation, Request, Ring, Span};
+use dmabuf_dio::lend::{Access, Completion, OPENED, Operation, Request, Ring, Span};
 use dmabuf_dio::{Direction, Errno, Refusal};
 
 /// Sends blocks on a connected stream socket.
@@ -163,7 +163,7 @@ impl Sending {
         part.in_use += 1;
         self.busy = true;
         let (operation, user_data) = (Operation::Send { from }, self.gone + place as u64);
-        let request = Request { operation, file: 0, user_data, linked: false };
+        let request = Request { operation, file: OPENED, user_data, linked: false };
         let sent = self.ring.push(&request).and_then(|()| self.ring.submit());
         sent.map_err(|errno| failed(&self.name, "send", errno))
     }

@@ -25,7 +25,11 @@ const PATIENCE: u32 = if cfg!(test) { 20 } else { 1000 };
 /// How often the kernel is asked to accept requests, 1 ms apart.
 const SUBMIT_PATIENCE: u32 = 5000;
 
-/// Files of a ring: one, and the same one without `O_DIRECT`.
+/// The index of a ring's file as it was opened.
+pub const OPENED: u32 = 0;
+/// The index of the same file without `O_DIRECT`.
+pub const BUFFERED: u32 = 1;
+/// Files of a ring.
 const FILES: u32 = 2;
 
 /// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` (`linux/io_uring.h`).
@@ -241,7 +245,7 @@ impl Ring {
         let mut uring = create_shared((2 * most as u32 + 2).next_power_of_two())?;
         let memory = Memory::lend_blocks(&mut uring, context, most, blocks, direction, join)?;
         let mut ring = Self::new(uring, memory);
-        ring.set_file(0, file).map_err(|errno| {
+        ring.set_file(OPENED, file).map_err(|errno| {
             let (entries, of) = (FILES as usize, "files");
             LendError::Table { entries, of, errno }
         })?;

@@ -9,11 +9,6 @@ use super::ring::{Completion, Flight, Operation, Request, Ring};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 
-/// The index of a ring's file as it was opened.
-pub const OPENED: u32 = 0;
-/// The index of the same file without `O_DIRECT`.
-pub const BUFFERED: u32 = 1;
-
 /// What the result of a read or write means for the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
