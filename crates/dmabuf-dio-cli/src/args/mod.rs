@@ -2,6 +2,7 @@
 //! The command line, as plain data.
 
 pub(crate) mod address;
+pub(crate) mod destination;
 pub(crate) mod files;
 pub(crate) mod streams;
 pub(crate) mod values;

@@ -7,8 +7,8 @@ use clap::Args;
 use dmabuf_dio_stream::convert::SampleType;
 use dmabuf_dio_terminal::size::{parse_count, parse_rate, parse_size};
 
-use super::address::Target;
-use super::values::{Assignment, MaxLoss, Policy, Rotate, parse_seconds};
+use super::destination::DestinationArgs;
+use super::values::{Assignment, MaxLoss, Rotate, parse_seconds};
 
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
@@ -75,15 +75,8 @@ Examples:
 pub(crate) struct CaptureArgs {
     /// Name, label or number of the device: cf-ad9361-lpc, iio:device0, 0
     pub(crate) device: String,
-    /// Destination of the samples
-    #[arg(long, value_name = "TO")]
-    pub(crate) to: Target,
-    /// What to do if TO is slower than the device
-    #[arg(long, hide_short_help = true, value_enum, default_value_t = Policy::Block)]
-    pub(crate) overrun: Policy,
-    /// Replace an existing file and its description
-    #[arg(long)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) destination: DestinationArgs,
     /// Convert the samples to this format [default: the device's, no copy]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<SampleType>,

@@ -5,9 +5,9 @@ use clap::Args;
 use dmabuf_dio_stream::PixelFormat;
 use dmabuf_dio_terminal::size::parse_count;
 
-use super::address::Target;
+use super::destination::DestinationArgs;
 use super::streams::{EXIT_CODES, ReportArgs, RingArgs};
-use super::values::{Policy, parse_fps, parse_frame_size, parse_seconds};
+use super::values::{parse_fps, parse_frame_size, parse_seconds};
 
 /// Capture frames of a video device (V4L2) to a file, the network or USB, without CPU copies
 #[derive(Debug, Args)]
@@ -37,15 +37,8 @@ Examples:
 pub(crate) struct VideoArgs {
     /// Node or name of the device: /dev/video0; `dmabuf-dio devices` lists them
     pub(crate) device: String,
-    /// Destination of the frames
-    #[arg(long, value_name = "TO")]
-    pub(crate) to: Target,
-    /// What to do if TO is slower than the device
-    #[arg(long, hide_short_help = true, value_enum, default_value_t = Policy::Block)]
-    pub(crate) overrun: Policy,
-    /// Replace an existing file and its description
-    #[arg(long)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) destination: DestinationArgs,
     /// Stop after this many frames
     #[arg(long, value_name = "NUMBER", value_parser = parse_count, conflicts_with = "seconds")]
     pub(crate) frames: Option<u64>,

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
 
 /// The files that are written.
 fn used(args: &CaptureArgs) -> Used<'_> {
-    match &args.to {
+    match &args.destination.to {
         Target::File(path) if args.rotate.is_some() => {
             Used { series: Some(path), ..Used::default() }
         }
@@ -87,7 +87,7 @@ fn open<'a>(
 ) -> Result<Open<'a>, Failure> {
     let open = match recording.sink(samples.frame)? {
         Some(sink) => Open::new(sink),
-        None => args.to.open(samples.frame, token)?,
+        None => args.destination.to.open(samples.frame, token)?,
     };
     let Some((from, to)) = samples.conversion.clone() else { return Ok(open) };
     Ok(Open { sink: Box::new(ConvertingSink::new(open.sink, from, to)?), ..open })
@@ -104,7 +104,8 @@ fn stream(
     token: CancelToken,
 ) -> Result<Outcome, Failure> {
     let notes = recording.notes()?;
-    let mut stream = Stream::new(source, &mut *open.sink, ring).overrun(args.overrun.into());
+    let mut stream =
+        Stream::new(source, &mut *open.sink, ring).overrun(args.destination.overrun.into());
     if let Some(frames) = recording.cut() {
         stream = stream.cut(frames.saturating_mul(chosen.frame()));
     }
@@ -128,7 +129,7 @@ fn report(
     let pieces = recording.pieces(frames);
     let end = Report {
         chosen,
-        other: &args.to.to_string(),
+        other: &args.destination.to.to_string(),
         sidecar: description.as_deref(),
         converted: samples.converted(frames),
         pieces: pieces.as_deref(),

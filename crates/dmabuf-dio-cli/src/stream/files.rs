@@ -9,6 +9,8 @@ use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
 use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::FlockOperation;
 
+use crate::args::destination::DestinationArgs;
+
 /// Space beyond the end of a file that is worth reporting, in bytes.
 const LEFT: u64 = 4 << 20;
 
@@ -20,6 +22,16 @@ pub(crate) fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure>
     let what = format!("{} already exists", path.display());
     let hint = "choose another name, or replace it: --force";
     Err(Failure::new(USAGE, what, format!("{hint}{}", left_allocated(path).unwrap_or_default())))
+}
+
+impl DestinationArgs {
+    /// Fails if one of these options was given although TO is not a file that they apply to. `example`
+    /// is a file name for the hint.
+    pub(super) fn need_file(&self, options: &[(&str, bool)], example: &str) -> Result<(), Failure> {
+        let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
+        let what = format!("{option} needs a file, not {}", self.to);
+        Err(Failure::new(USAGE, what, format!("leave it out, or write --to {example}")))
+    }
 }
 
 /// How to release the space beyond the end of a file, if much is allocated there: a killed capture

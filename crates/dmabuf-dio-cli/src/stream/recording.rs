@@ -19,6 +19,9 @@ use super::sigmf::sidecar::{Content, Sidecar};
 use crate::args::address::Target;
 use crate::args::streams::CaptureArgs;
 
+/// A file name for hints.
+const EXAMPLE: &str = "NAME.sigmf-data";
+
 /// What a capture writes beside its samples.
 pub(crate) enum Recording {
     /// Nothing: the samples do not go to a file.
@@ -38,15 +41,16 @@ pub(crate) struct Pair {
 
 /// The file that gets a description. Existing files are replaced only with `--force`.
 pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
-    let Target::File(path) = &args.to else {
-        needs_file(
-            args,
+    let destination = &args.destination;
+    let Target::File(path) = &destination.to else {
+        destination.need_file(
             &[
                 ("--rotate", args.rotate.is_some()),
                 ("--frequency", args.frequency.is_some()),
                 ("--iq", args.iq),
-                ("--force", args.force),
+                ("--force", destination.force),
             ],
+            EXAMPLE,
         )?;
         return Ok(None);
     };
@@ -58,26 +62,20 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
         return Err(Failure::new(USAGE, what, hint));
     }
     if args.rotate.is_some() {
-        if !args.force {
+        if !destination.force {
             numbered::refuse_to_replace(path, false)?;
         }
         return Ok(Some(path));
     }
-    refuse_to_replace(path, args.force)?;
+    refuse_to_replace(path, destination.force)?;
     if path.exists() && !path.is_file() {
-        needs_file(args, &[("--frequency", args.frequency.is_some()), ("--iq", args.iq)])?;
+        let described = [("--frequency", args.frequency.is_some()), ("--iq", args.iq)];
+        destination.need_file(&described, EXAMPLE)?;
         return Ok(None);
     }
-    refuse_to_replace(&path_of(path), args.force)?;
+    refuse_to_replace(&path_of(path), destination.force)?;
     refuse_other(path)?;
     Ok(Some(path))
-}
-
-/// Fails if one of these options was given, which have a meaning only for a file and its description.
-fn needs_file(args: &CaptureArgs, options: &[(&str, bool)]) -> Result<(), Failure> {
-    let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
-    let what = format!("{option} needs a file, not {}", args.to);
-    Err(Failure::new(USAGE, what, "leave it out, or write --to NAME.sigmf-data"))
 }
 
 fn refuse_description(path: &Path) -> Result<(), Failure> {
@@ -100,9 +98,9 @@ impl Recording {
         let path = sidecar.data();
         if let Some(rotate) = args.rotate {
             let frames = rotate.frames(chosen, frame, args.common.report.quiet)?;
-            return Ok(Self::Series(Series::new(args.force, sidecar, frames)));
+            return Ok(Self::Series(Series::new(args.destination.force, sidecar, frames)));
         }
-        let (force, lock) = (args.force, lock(path)?);
+        let (force, lock) = (args.destination.force, lock(path)?);
         Ok(Self::Pair(Box::new(Pair { sidecar, force, _lock: lock })))
     }
 

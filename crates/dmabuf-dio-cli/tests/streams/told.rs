@@ -302,6 +302,8 @@ fn options_for_a_file_are_refused_without_one() {
             assert!(said.contains(&what) && said.contains("NAME.sigmf-data"), "{said}");
         }
     }
+    let said = fails(2, "video no-such-camera --to none --force");
+    assert!(said.contains("--force needs a file, not none") && said.contains("NAME.raw"), "{said}");
 }
 
 #[test]

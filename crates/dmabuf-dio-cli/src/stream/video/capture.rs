@@ -8,11 +8,12 @@ use std::time::Duration;
 use dmabuf_dio_stream::{
     BlockRing, FrameLog, FrameMemory, Known, State, Stream, Summary, VideoDevice, VideoSource,
 };
-use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::signals;
 
 use super::report::{self, Captured, Facts};
 use crate::args::address::Target;
+use crate::args::destination::DestinationArgs;
 use crate::args::streams::RingArgs;
 use crate::args::values::Policy;
 use crate::args::video::VideoArgs;
@@ -29,9 +30,9 @@ use crate::stream::used::Used;
 const FEWEST: usize = 4;
 
 pub(crate) fn run(args: &VideoArgs) -> Result<(), Failure> {
-    Used::by_capture(&args.to, report::path_of).check_report(&args.report)?;
-    let node = find::video(&args.device)?;
+    Used::by_capture(&args.destination.to, report::path_of).check_report(&args.report)?;
     let file = file(args)?;
+    let node = find::video(&args.device)?;
     let (facts, source, ring) = set_up(args, &node)?;
     let format = facts.format;
     // Of compressed frames nobody knows the length before.
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &VideoArgs) -> Result<(), Failure> {
     let token = signals::token();
     let frame = if format.compressed { 1 } else { format.frame_bytes.into() };
     let _lock = file.map(lock).transpose()?;
-    let mut open = args.to.open(frame, &token)?;
+    let mut open = args.destination.to.open(frame, &token)?;
     // In case the process is killed.
     describe(file, &Captured { facts: &facts, log: source.log(), summary: &Summary::default() })?;
     let notes = file.map(|path| notes(path, &facts)).transpose()?;
@@ -71,18 +72,16 @@ pub(crate) fn run(args: &VideoArgs) -> Result<(), Failure> {
 
 /// The file that gets a description. Existing files are replaced only with `--force`.
 fn file(args: &VideoArgs) -> Result<Option<&Path>, Failure> {
-    let Target::File(path) = &args.to else {
-        if !args.force {
-            return Ok(None);
-        }
-        let what = format!("--force needs a file, not {}", args.to);
-        return Err(Failure::new(USAGE, what, "leave it out, or write --to NAME.raw"));
+    let DestinationArgs { to, force, .. } = &args.destination;
+    let Target::File(path) = to else {
+        args.destination.need_file(&[("--force", *force)], "NAME.raw")?;
+        return Ok(None);
     };
-    refuse_to_replace(path, args.force)?;
+    refuse_to_replace(path, *force)?;
     if path.exists() && !path.is_file() {
         return Ok(None);
     }
-    refuse_to_replace(&report::path_of(path), args.force)?;
+    refuse_to_replace(&report::path_of(path), *force)?;
     Ok(Some(path))
 }
 
@@ -123,7 +122,7 @@ fn limited(args: &VideoArgs, source: VideoSource, is_by_bytes: bool) -> VideoSou
         (None, Some(frames)) if !is_by_bytes => source.frames(frames),
         _ => source,
     };
-    if args.overrun == Policy::Fail { source.strict() } else { source }
+    if args.destination.overrun == Policy::Fail { source.strict() } else { source }
 }
 
 /// What the description says while the capture runs.

@@ -154,7 +154,7 @@ pub(super) fn print(
     is_stdout: bool,
     error: Option<&Failure>,
 ) -> Result<(), Failure> {
-    let other = args.to.to_string();
+    let other = args.destination.to.to_string();
     let ends = captured.log.ends(captured.summary.bytes);
     let json_text = || {
         json(&VideoOutput {
