@@ -9,8 +9,8 @@
 //! return a slice are `unsafe`.
 
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::slice;
-use std::sync::Arc;
 
 use super::cpu_access::CpuAccess;
 use super::shared::{Shared, check_range};
@@ -33,7 +33,7 @@ pub struct MapMut<'a>(View<'a>);
 impl Shared {
     /// Maps the buffer for reading and begins CPU access.
     pub(crate) fn map(&self) -> Result<Map<'_>> {
-        let mapping = Arc::new(self.mapping(false)?);
+        let mapping = Mapped::Own(self.mapping(false)?);
         Ok(Map(View { access: Some(CpuAccess::reading(self)?), mapping }))
     }
 
@@ -47,7 +47,7 @@ impl Shared {
         if !self.is_writable() {
             return Err(Error::ReadOnlyBuffer);
         }
-        let mapping = Arc::new(self.mapping(true)?);
+        let mapping = Mapped::Own(self.mapping(true)?);
         Ok(MapMut(View { access: Some(CpuAccess::writing(self)?), mapping }))
     }
 }
@@ -56,7 +56,25 @@ impl Shared {
 struct View<'a> {
     // Declared before the mapping, so that it is dropped first. None: no device can reach the memory.
     access: Option<CpuAccess<'a>>,
-    mapping: Arc<Mapping>,
+    mapping: Mapped<'a>,
+}
+
+/// The mapping of a view: its own, or that of private memory, which the buffer owns.
+#[derive(Debug)]
+enum Mapped<'a> {
+    Own(Mapping),
+    Buffers(&'a Mapping),
+}
+
+impl Deref for Mapped<'_> {
+    type Target = Mapping;
+
+    fn deref(&self) -> &Mapping {
+        match self {
+            Self::Own(mapping) => mapping,
+            Self::Buffers(mapping) => mapping,
+        }
+    }
 }
 
 impl View<'_> {
@@ -128,9 +146,9 @@ macro_rules! common_methods {
     };
 }
 
-impl Map<'_> {
-    pub(super) fn private(mapping: &Arc<Mapping>) -> Self {
-        Self(View { access: None, mapping: Arc::clone(mapping) })
+impl<'a> Map<'a> {
+    pub(super) fn private(mapping: &'a Mapping) -> Self {
+        Self(View { access: None, mapping: Mapped::Buffers(mapping) })
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -140,9 +158,9 @@ impl Map<'_> {
     common_methods!();
 }
 
-impl MapMut<'_> {
-    pub(super) fn private(mapping: &Arc<Mapping>) -> Self {
-        Self(View { access: None, mapping: Arc::clone(mapping) })
+impl<'a> MapMut<'a> {
+    pub(super) fn private(mapping: &'a Mapping) -> Self {
+        Self(View { access: None, mapping: Mapped::Buffers(mapping) })
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {

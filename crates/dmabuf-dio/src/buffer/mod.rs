@@ -353,10 +353,11 @@ impl Buffer {
         self.map()?.read_at(offset, out)
     }
 
-    /// The content of private memory; `None` for other kinds, which [`map`](Self::map) gives access
-    /// to, and as long as another owner of the memory exists
-    /// ([`Loader::load_with`](crate::Loader::load_with)). Its address is congruent to the offset in
-    /// the file, modulo the page size.
+    /// The content of private memory, also while it is [mapped](Self::map). Its address is congruent
+    /// to the offset in the file, modulo the page size.
+    ///
+    /// `None` for other kinds: [`map`](Self::map) gives access to them. Also `None` as long as the
+    /// buffer that [`Loader::load_with`](crate::Loader::load_with) passed on exists.
     pub fn bytes(&self) -> Option<&[u8]> {
         let mapping = self.alone()?;
         // SAFETY: the range is memory of this process that lives as long as self. The kernel has
@@ -374,8 +375,7 @@ impl Buffer {
     /// Private memory without another owner.
     fn alone(&self) -> Option<&Arc<Mapping>> {
         let Memory::Private(mapping) = &self.memory else { return None };
-        // No other owner can arise, except views of this buffer that only read: all were made before the
-        // load ended.
+        // All other owners were made before the load ended; views borrow the memory.
         if Arc::strong_count(mapping) > 1 {
             return None;
         }
@@ -570,6 +570,9 @@ mod tests {
         view.write_at(100, b"x").expect("written");
         drop(view);
         assert_eq!(buffer.bytes().map(|bytes| bytes[0]), Some(b'x'));
+        let view = buffer.map().expect("a view");
+        assert_eq!(buffer.bytes().map(|bytes| bytes[0]), Some(b'x'), "while it is mapped");
+        view.finish().expect("finished");
         let Memory::Private(mapping) = &buffer.memory else { panic!("private memory") };
         let other = Buffer::private(Arc::clone(mapping));
         assert!(buffer.bytes().is_none() && buffer.bytes_mut().is_none());
