@@ -71,9 +71,9 @@ pub(crate) struct LoadArgs {
     /// Bytes to allocate before issuing the first read
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) allocation_step: Option<u64>,
-    /// Load the files of a folder that have at least this size, and link the others
-    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
-    pub(crate) min_size: u64,
+    /// Of a folder, load files of at least this size and link the others [default: 16MiB]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) min_size: Option<u64>,
     /// Do not use huge pages for memfds and udmabufs
     #[arg(long, hide_short_help = true)]
     pub(crate) small_pages: bool,

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         return Err(Failure::new(USAGE, what, "leave --kind out, or {} in COMMAND"));
     }
     let is_range = args.offset > 0 || args.length.is_some();
-    let plan = plan::plan(&args.file, args.min_size, is_range)?;
+    let plan = plan::plan(&args.file, args.min_size.unwrap_or(plan::MIN_SIZE), is_range)?;
     let (files, cost) = many::load(&plan, args)?;
     let ready = plan.loads.iter().zip(files).map(|(load, file)| {
         look_alike(load, &file);

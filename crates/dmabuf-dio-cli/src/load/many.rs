@@ -66,7 +66,11 @@ fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
                 exact(wanted),
                 exact(available)
             ),
-            "free memory, or load fewer files: --min-size",
+            if plan.is_folder() {
+                "free memory, or load fewer files: --min-size"
+            } else {
+                "free memory, or load a smaller model"
+            },
         )),
         _ => Ok(()),
     }

@@ -13,7 +13,7 @@ mod report;
 mod template;
 mod verify;
 
-use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
 
 use crate::args::files::LoadArgs;
 
@@ -22,5 +22,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     if let Some(program) = args.command.first() {
         program::check(program)?;
     }
+    refuse_min_size(args)?;
     if template::wants_path(&args.command) { by_path::run(args) } else { inherited::run(args) }
+}
+
+/// Fails if `--min-size` was given for something other than a folder, where it would have no effect.
+fn refuse_min_size(args: &LoadArgs) -> Result<(), Failure> {
+    if args.min_size.is_none() || args.file.is_dir() || !args.file.exists() {
+        return Ok(());
+    }
+    let what = format!("{}: --min-size needs a folder", args.file.display());
+    Err(Failure::new(USAGE, what, "name a folder, or leave out --min-size"))
 }

@@ -14,6 +14,9 @@ use dmabuf_dio_terminal::size::show_size;
 
 use super::folder::MARK;
 
+/// Files of a folder that are smaller than this are linked, unless `--min-size` says otherwise.
+pub(crate) const MIN_SIZE: u64 = 16 << 20;
+
 /// What becomes available by path. Places are relative to the private folder.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {

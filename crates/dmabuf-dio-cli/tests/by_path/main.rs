@@ -7,6 +7,7 @@ mod common;
 mod command;
 mod files;
 mod folders;
+mod options;
 mod signals;
 
 use std::fs::{self, File};
