@@ -75,6 +75,22 @@ impl Queued {
     }
 }
 
+/// A write to the file.
+#[derive(Debug)]
+struct Write {
+    from: Span,
+    position: u64,
+    /// Offset in the file of its first block.
+    offset: u64,
+}
+
+impl Write {
+    /// Whether so many bytes more fit into one request.
+    fn has_room(&self, bytes: u64) -> bool {
+        u64::from(self.from.len) + bytes <= LARGEST
+    }
+}
+
 /// The file and the blocks.
 #[derive(Debug)]
 pub(super) struct Lent {
@@ -183,10 +199,9 @@ impl Lent {
         self.submit()
     }
 
-    /// Writes the missing parts of some blocks: in one request, if they are contiguous. Each write
-    /// starts only if the one before has succeeded, so the written part of the file never has a
-    /// hole. Does nothing while requests are in flight, or as long as more blocks are expected to
-    /// make a larger write.
+    /// Writes the missing parts of some blocks. Contiguous parts are one request. Each write starts
+    /// only if the one before has succeeded, so the written part of the file never has a hole. Does
+    /// nothing while requests are in flight, or while it waits for more blocks to make a larger write.
     pub(super) fn write(&mut self, queue: &mut VecDeque<Queued>) -> Result<()> {
         if self.ring.in_flight() > 0 || self.holds_back(queue) {
             return Ok(());
@@ -199,41 +214,51 @@ impl Lent {
         if let Some(edges) = &mut self.edges {
             edges.restart();
         }
-        // Spans, their positions in the file, and the offsets of their first blocks.
-        let mut chain: Vec<(Span, u64, u64)> = Vec::new();
-        // The block that lies behind the last span.
+        let chain = self.chain(queue)?;
+        let Some(last) = chain.last() else { return Ok(()) };
+        let (count, end) = (chain.len(), last.position + u64::from(last.from.len));
+        for (number, write) in (1..).zip(chain) {
+            let Write { from, position, offset } = write;
+            self.push(Operation::Write { from, position }, self.sent(offset), number < count)?;
+        }
+        self.grow(end)?;
+        self.submit()
+    }
+
+    /// The writes of the missing parts of some blocks. A partial disk block that nothing precedes is
+    /// written here.
+    fn chain(&mut self, queue: &mut VecDeque<Queued>) -> Result<Vec<Write>> {
+        let mut chain: Vec<Write> = Vec::new();
+        // The block that lies behind the last write.
         let mut follows = None;
         // Bytes at the start of a block that go with the end of the block before.
         let mut head = 0;
         for place in 0..queue.len() {
-            let part = &mut queue[place];
-            let (block, offset) = (part.claim.block(), part.offset);
+            let part = &queue[place];
+            let (block, bytes, offset) = (part.claim.block(), part.claim.bytes(), part.offset);
             let done = part.done + std::mem::take(&mut head);
-            let left = part.claim.bytes() - done;
+            let left = bytes - done;
             let whole = left / self.unit * self.unit;
             if whole > 0 {
-                match chain.last_mut() {
-                    Some((span, ..))
-                        if follows == Some(block)
-                            && done == 0
-                            && u64::from(span.len) + whole <= LARGEST =>
-                    {
-                        span.len += whole as u32;
-                    }
-                    _ => {
-                        chain.push((self.span(block, done, whole), offset + done, offset));
-                    }
+                let joins = follows == Some(block) && done == 0;
+                match chain.last_mut().filter(|last| joins && last.has_room(whole)) {
+                    Some(last) => last.from.len += whole as u32,
+                    None => chain.push(Write {
+                        from: self.span(block, done, whole),
+                        position: offset + done,
+                        offset,
+                    }),
                 }
-                let is_full = left == whole && part.claim.bytes() == self.blocks.block(block).len();
+                let is_full = left == whole && bytes == self.blocks.block(block).len();
                 follows = (is_full && self.ring.goes_on(block as u16)).then_some(block + 1);
             }
             if whole == left {
                 continue;
             }
             let tail = Bytes { block, offset: done + whole, len: left - whole };
-            if let Some((span, bytes)) = self.join(tail, queue.get(place + 1))? {
-                chain.push((span, offset + tail.offset, offset));
-                (head, follows) = (bytes, None);
+            if let Some((from, taken)) = self.join(tail, queue.get(place + 1))? {
+                chain.push(Write { from, position: offset + tail.offset, offset });
+                (head, follows) = (taken, None);
                 continue;
             }
             // A partial disk block at the very end is written when the rest is there, and what goes
@@ -244,13 +269,7 @@ impl Lent {
             }
             break;
         }
-        let Some(&(last, position, _)) = chain.last() else { return Ok(()) };
-        let (count, end) = (chain.len(), position + u64::from(last.len));
-        for (number, (from, position, offset)) in (1..).zip(chain) {
-            self.push(Operation::Write { from, position }, self.sent(offset), number < count)?;
-        }
-        self.grow(end)?;
-        self.submit()
+        Ok(chain)
     }
 
     /// A disk block of the end of a block and the start of the next, and how many bytes of that. `None`
