@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio load FILE COMMAND` without `--`: says how to write it.
+//! Suggests the correct line for `dmabuf-dio load FILE COMMAND` without `--`.
 
 use std::ffi::OsString;
 
@@ -21,7 +21,7 @@ pub(crate) fn parse() -> Cli {
     })
 }
 
-/// The command line with the `--` that is missing, if that is all that is wrong.
+/// The command line with the missing `--`, if that is its only fault.
 fn with_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidArg) else {
         return None;

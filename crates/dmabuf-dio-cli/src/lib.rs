@@ -26,7 +26,7 @@ pub fn command_line() -> clap::Command {
 /// Runs `dmabuf-dio` with the arguments of this process.
 pub fn main() -> ExitCode {
     if has_small_stack() {
-        // A thread has a stack of its own.
+        // A thread has its own stack, whose size does not depend on the limit.
         if let Ok(thread) = std::thread::Builder::new().stack_size(STACK).spawn(run) {
             return thread.join().unwrap_or(ExitCode::FAILURE);
         }
@@ -37,7 +37,7 @@ pub fn main() -> ExitCode {
 /// More than parsing the command line needs.
 const STACK: usize = 2 << 20;
 
-/// Whether `ulimit -s` leaves the main thread less than that.
+/// Whether `ulimit -s` limits the stack of the main thread to less than [`STACK`].
 fn has_small_stack() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call fills the structure, which outlives it.

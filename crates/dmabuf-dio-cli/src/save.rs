@@ -49,7 +49,8 @@ pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
     print(args, &buf, part, &result?)
 }
 
-/// The buffer, whose content is what `dmabuf-dio load` passes on, or with `--fd` all of it.
+/// The buffer. Its content is the range that `dmabuf-dio load` passes on, or the whole buffer with
+/// `--fd`.
 fn buffer(args: &SaveArgs) -> Result<Buffer, Failure> {
     let Some(number) = args.fd else {
         return Buffer::from_env().map_err(|error| match error {

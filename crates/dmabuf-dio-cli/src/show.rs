@@ -32,7 +32,7 @@ impl Lines {
         let _ = writeln!(self.text, "{label:width$}{}", text.as_ref());
     }
 
-    /// What changes the row above.
+    /// The remedy for the row above.
     pub(crate) fn remedy(&mut self, remedy: Option<&str>) {
         if let Some(remedy) = remedy {
             self.line("", format!("     try: {remedy}"));
@@ -106,9 +106,9 @@ pub(crate) fn speed(seconds: f64, bytes: u64) -> String {
     format!("{}, {rate}", duration(seconds))
 }
 
-/// CPU time, and what it is per GiB, unless there are too few bytes to say.
+/// CPU time, and CPU time per GiB if there are enough bytes to compute it.
 pub(crate) fn cpu(seconds: f64, bytes: u64) -> String {
-    /// A transfer of less has a fixed cost that is most of it.
+    /// The fixed cost of a smaller transfer is most of its cost.
     const ENOUGH: u64 = 64 << 20;
     let time = duration(seconds);
     if bytes < ENOUGH {
@@ -118,7 +118,7 @@ pub(crate) fn cpu(seconds: f64, bytes: u64) -> String {
     format!("{time} ({per_gib:.3} s per GiB)")
 }
 
-/// What moved the bytes.
+/// The name of the backend that moved the bytes.
 pub(crate) fn name_of(report: &Report) -> &'static str {
     report.backend.map_or("none", Backend::name)
 }
@@ -138,7 +138,8 @@ pub(crate) fn summary(what: &str, report: &Report) -> String {
     text
 }
 
-/// The most useful hint: why this transfer was not direct, or else what the best backend lacks.
+/// The most useful hint: why this transfer was not direct, or else why the best backend is
+/// unavailable.
 fn best_help(report: &Report) -> Option<String> {
     let note = report.notes.first().map(|note| format!("note: {note}"));
     let better = report.refusals.iter().find_map(|refusal| {
@@ -179,7 +180,7 @@ pub(crate) fn refusals(failure: &Failure, common: &CommonArgs, output: bool) {
         // Other failures may come after a report.
     } else if common.json {
         let Ok(text) = json(&FailureOutput { schema: 1, error, hint, refusals }) else { return };
-        // The exit code stays that of the failure.
+        // A failure to print does not change the exit code.
         let _ = if output {
             io::stdout().write_all(text.as_bytes())
         } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where samples come from and go to, besides devices: files, standard input and output, FIFOs, sockets
-//! and USB.
+//! Sources and destinations of samples that are not IIO devices: files, standard input and output,
+//! FIFOs, sockets and USB.
 
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;
@@ -50,7 +50,7 @@ impl Address {
     }
 }
 
-/// The scheme of an address, and what follows the colon.
+/// The scheme of an address, and the text after the colon.
 pub(crate) fn scheme(text: &str) -> Option<(&str, &str)> {
     let is_scheme =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');

@@ -6,7 +6,7 @@ use clap::Args;
 use super::address::Target;
 use super::values::Policy;
 
-/// Where a capture goes.
+/// The destination of a capture.
 #[derive(Debug, Args)]
 pub(crate) struct DestinationArgs {
     /// Destination of the captured data

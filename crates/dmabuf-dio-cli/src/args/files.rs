@@ -147,7 +147,7 @@ pub(crate) struct CommonArgs {
     pub(crate) quiet: bool,
 }
 
-/// Parses the value of `--kind`, whose possible values are listed.
+/// Parses the value of `--kind`. The help lists the possible values.
 fn parse_kind() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|name| name.parse::<Kind>())
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command lines of `dmabuf-dio capture` and `dmabuf-dio replay`, and what `dmabuf-dio video` shares.
+//! The command lines of `dmabuf-dio capture` and `dmabuf-dio replay`, and options that `dmabuf-dio
+//! video` shares.
 
 use std::path::PathBuf;
 
@@ -195,7 +196,7 @@ pub(crate) struct RingArgs {
     /// Fixed number of blocks
     #[arg(long, hide_short_help = true, value_name = "NUMBER", conflicts_with_all = ["ring", "max_ring"])]
     pub(crate) blocks: Option<usize>,
-    /// What the blocks hold at the start, in seconds [default: 2]
+    /// Seconds of samples that the blocks hold at the start [default: 2]
     #[arg(long, hide_short_help = true, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) ring: Option<f64>,
     /// Memory that the blocks may grow to while TO is slow [default: half of the free memory]
@@ -203,7 +204,7 @@ pub(crate) struct RingArgs {
     pub(crate) max_ring: Option<u64>,
 }
 
-/// What a stream says at its end.
+/// Options for the report at the end of a stream.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Exit with 1 if more was lost: frames (1000, 1M) or a percentage (0.1%); also if the device

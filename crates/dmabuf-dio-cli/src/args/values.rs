@@ -29,7 +29,7 @@ impl From<Policy> for Overrun {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MaxLoss {
     Frames(u64),
-    /// Of all frames, from 0 to 1.
+    /// A part of all frames, from 0 to 1.
     Part(f64),
 }
 

@@ -53,7 +53,7 @@ fn only<T>(name: &str, mut all: Vec<T>, show: impl Fn(&T) -> String) -> Result<O
     Err(Failure::new(USAGE, what, format!("choose one of them: {}", choices.join(", "))))
 }
 
-/// There is no device of this name. `kind`: what was looked for.
+/// The failure if there is no device of this name. `kind` is the kind of device.
 pub(crate) fn unknown(name: &str, kind: &str) -> Failure {
     let what = if !is_node(name) {
         format!("there is no {kind} {name}")
@@ -78,7 +78,7 @@ pub(crate) fn unknown(name: &str, kind: &str) -> Failure {
     Failure::new(FAILED, what, hint)
 }
 
-/// Whether a name is that of a node in `/dev`, not of an IIO device: `/dev/video0`, `video0`.
+/// Whether a name is a node in `/dev`, not an IIO device: `/dev/video0`, `video0`.
 fn is_node(name: &str) -> bool {
     let number = name.strip_prefix("video");
     name.contains('/')

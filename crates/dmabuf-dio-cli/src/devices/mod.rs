@@ -28,7 +28,7 @@ struct DevicesOutput {
     devices: Vec<DeviceFacts>,
     triggers: Vec<Trigger>,
     video: Vec<VideoFacts>,
-    /// Of the requested device.
+    /// The attributes, if one device was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     attributes: Option<Vec<AttributeFacts>>,
 }

@@ -62,8 +62,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     child::run(&mut command)
 }
 
-/// Other processes of this user may open its files only if this one is dumpable: ptrace(2), "ptrace
-/// access mode checking". It is not if its program has capabilities or cannot be read.
+/// Other processes of this user may open the files only if this process is dumpable: ptrace(2),
+/// "ptrace access mode checking". A process is not dumpable if its program has capabilities or
+/// cannot be read.
 fn check_dumpable() -> Result<(), Failure> {
     // SAFETY: the call takes numbers only.
     let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0_u64, 0_u64, 0_u64, 0_u64) };
@@ -77,8 +78,8 @@ fn check_dumpable() -> Result<(), Failure> {
     ))
 }
 
-/// Gives a memfd the time of its file, by which programs recognise what they have cached, and its
-/// permissions without write permission.
+/// Gives a memfd the permissions of its file, without write permission, and its time, by which
+/// programs recognise cached results.
 fn look_alike(load: &Load, file: &Buffer) {
     let Ok(stat) = std::fs::metadata(load.source()) else { return };
     let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
@@ -108,7 +109,7 @@ fn fill(folder: &Folder, plan: &Plan, ready: &[Ready<'_>]) -> Result<PathBuf, Fa
     Ok(folder.path().join(&plan.name))
 }
 
-/// The descriptor that a command inherits: of the dma-buf if there is one.
+/// The descriptor that a command inherits: the dma-buf's if there is one, else the memfd's.
 fn inherited<'a>(ready: &'a Ready<'_>) -> Result<(BorrowedFd<'a>, Kind), Failure> {
     match ready.file.dma_buf() {
         Ok(buf) => Ok((buf.as_fd(), Kind::DmaBuf)),

@@ -16,10 +16,10 @@ use super::program::cannot_run;
 const PASSED_ON: [c_int; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
 
-/// Runs the command in the foreground and returns its exit code, or 128 and the number of the
-/// signal that ended it. Signals to this process are passed on to the command, except those that
-/// the command itself sent. It receives those from the terminal directly, because it is in the same
-/// process group.
+/// Runs the command in the foreground and returns its exit code, or 128 and the number of the signal
+/// that ended it. Signals to this process are passed on to the command, except those that the
+/// command itself sent. The command receives signals from the terminal directly, because it is in
+/// the same process group.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ fn wait(child: &mut Child, signals: &libc::sigset_t) -> io::Result<ExitStatus> {
         let signal = unsafe { libc::sigwaitinfo(signals, info.as_mut_ptr()) };
         // SAFETY: all-zero, or filled by the kernel; the signals waited for have a sender.
         let (code, sender) = unsafe { (info.assume_init().si_code, info.assume_init().si_pid()) };
-        // The command receives directly what it sends to its own group.
+        // The command has already received a signal that it sent to its own group.
         let is_its_own = sender.unsigned_abs() == child.id();
         if signal > 0 && signal != libc::SIGCHLD && code != libc::SI_KERNEL && !is_its_own {
             // SAFETY: the call takes numbers. The child has not been waited for, so that the number

@@ -27,7 +27,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Creates an empty folder, and removes those of processes that were killed.
+    /// Creates an empty folder, and removes the folders of killed processes.
     pub(crate) fn create() -> Result<Self, Failure> {
         let parent = parent();
         remove_stale(&parent);
@@ -68,8 +68,7 @@ impl Folder {
         &self.path
     }
 
-    /// Lets the command that is started next inherit the lock, so that its links stay if this process
-    /// is killed.
+    /// Lets the next command inherit the lock, so that its links stay if this process is killed.
     pub(crate) fn outlive(&self) -> rustix::io::Result<()> {
         rustix::io::fcntl_setfd(&self.lock, FdFlags::empty())
     }
@@ -94,7 +93,7 @@ impl Drop for Folder {
         if remove(&self.path) {
             return;
         }
-        // None of its links may have been listed.
+        // Links also remain if the folder cannot be listed.
         let listed = fs::read_dir(&self.path).and_then(|mut list| list.next().transpose());
         if let Err(error) = listed {
             say(&format!(
@@ -116,7 +115,8 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
     Failure::new(FAILED, what, "free space there, or name another folder: TMPDIR=FOLDER")
 }
 
-/// Where private folders are created: the user's own temporary folder in memory, or any other.
+/// The parent of private folders: the user's own temporary folder in memory, or another temporary
+/// folder.
 fn parent() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| {
         let us = rustix::process::geteuid().as_raw();
@@ -226,7 +226,7 @@ mod tests {
         let left = Folder::create_in(parent.path()).expect("a folder");
         fill(&left);
         let path = left.path().to_owned();
-        // As if its process had been killed: the lock goes with it.
+        // The kernel would unlock it in the same way if its process were killed.
         rustix::fs::flock(&left.lock, FlockOperation::Unlock).expect("unlock");
         std::mem::forget(left);
         let other = parent.path().join(format!("{PREFIX}other"));

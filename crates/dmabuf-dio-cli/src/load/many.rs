@@ -19,11 +19,11 @@ use super::verify::Verified;
 use crate::args::files::LoadArgs;
 use crate::show::exact;
 
-/// Loads at the same time. One keeps the disk busy; the others use the time in which it allocates or
-/// ends. More only compete for memory bandwidth.
+/// Loads at the same time. One load keeps the disk busy. The others use the disk while that one
+/// allocates memory or ends. More only compete for memory bandwidth.
 const MOST_AT_ONCE: usize = 4;
 
-/// A loaded file, and what the command is told about it.
+/// A loaded file and its report.
 pub(super) struct Ready<'a> {
     pub(super) load: &'a Load,
     pub(super) file: Buffer,
@@ -31,7 +31,7 @@ pub(super) struct Ready<'a> {
     pub(super) verified: Option<Verified>,
 }
 
-/// What loading took, for all files together.
+/// The cost of loading all files.
 #[derive(Debug)]
 pub(crate) struct Cost {
     pub(crate) bytes: u64,
@@ -55,7 +55,8 @@ pub(crate) fn load(plan: &Plan, args: &LoadArgs) -> Result<(Vec<Buffer>, Cost), 
     Ok((files, cost))
 }
 
-/// Checks the memory for all files together: a load does not count the loads that run beside it.
+/// Checks the memory for all files together: a load does not count other loads that run at the same
+/// time.
 fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
     let wanted = args.length.unwrap_or_else(|| plan.bytes().saturating_sub(args.offset));
     match probe::available_memory() {
@@ -77,7 +78,7 @@ fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
 }
 
 fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {
-    // The largest first, so that no large file is left to be loaded alone at the end.
+    // The largest files come first, so that no large file is loaded alone at the end.
     let mut order: Vec<usize> = (0..plan.loads.len()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(plan.loads[index].length));
     let next = AtomicUsize::new(0);

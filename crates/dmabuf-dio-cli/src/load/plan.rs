@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to load of a file or folder, and what to link.
+//! Decides which files are loaded and which are linked.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +17,7 @@ use super::folder::MARK;
 /// Files of a folder that are smaller than this are linked, unless `--min-size` says otherwise.
 pub(crate) const MIN_SIZE: u64 = 16 << 20;
 
-/// What becomes available by path. Places are relative to the private folder.
+/// The files and links of a private folder. Places are relative to that folder.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// The place of the path that the command gets.
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
 /// A file to load.
 #[derive(Debug)]
 pub(crate) struct Load {
-    /// One at least. Hubs have the same file under several.
+    /// There is at least one. Hubs have the same file under several names.
     pub(crate) names: Vec<Name>,
     /// Its length in bytes, as far as known: 0 for a block device.
     pub(crate) length: u64,
@@ -86,7 +86,7 @@ pub(crate) fn plan(path: &Path, min_size: u64, is_range: bool) -> Result<Plan, F
 }
 
 impl Plan {
-    /// Adds the content of a folder. A folder in it that has nothing to load is linked as a whole.
+    /// Adds the content of a folder. A subfolder without files to load is linked as a whole.
     fn walk(&mut self, folder: &Path, place: &Path, min_size: u64) -> Result<(), Failure> {
         let failed = |error| unreadable(folder, &error);
         let mut entries: Vec<_> =
@@ -97,7 +97,7 @@ impl Plan {
             // A link to a folder may lead back here, so it is not followed.
             if entry.file_type().map_err(failed)?.is_dir() {
                 let mut inner = Self { folders: vec![place.clone()], ..Self::default() };
-                // The command cannot use what this user cannot list.
+                // A folder that cannot be listed is linked: the command cannot list it either.
                 if inner.walk(&source, &place, min_size).is_ok() && !inner.loads.is_empty() {
                     self.folders.append(&mut inner.folders);
                     self.loads.append(&mut inner.loads);
@@ -143,7 +143,7 @@ impl Plan {
         self.loads.iter().map(|load| load.names.len()).sum()
     }
 
-    /// Bytes to load; `u64::MAX` for more, as sparse files can have.
+    /// Bytes to load; `u64::MAX` if they do not fit, because sparse files can have any length.
     pub(crate) fn bytes(&self) -> u64 {
         self.loads.iter().fold(0, |sum, load| sum.saturating_add(load.length))
     }
@@ -178,8 +178,8 @@ fn name_of(path: &Path) -> OsString {
     name.filter(|name| name != MARK).unwrap_or_else(|| "files".into())
 }
 
-/// The names of all parts of a split GGUF, of which programs open the first and find the others by
-/// their names: `NAME-00001-of-00003.gguf`.
+/// The names of all parts of a split GGUF. Programs open the first part and find the others by their
+/// names: `NAME-00001-of-00003.gguf`.
 fn parts(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
     let name = path.file_name()?.to_str()?;
     let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program of a command: whether it exists, and why it was not run.
+//! Checks whether the program of a command exists, and explains why it was not run.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use dmabuf_dio_terminal::exit::{CANNOT_RUN, Failure, NOT_FOUND};
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 
-/// Where programs are searched for without `$PATH`, as by execvp(3).
+/// Programs are searched for in these folders if `$PATH` is not set, as execvp(3) does.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Fails as shells do if there is no such program, before anything is loaded for it.

@@ -24,7 +24,7 @@ pub(crate) fn replace_text(path: &Path, text: &str) -> io::Result<()> {
 /// Writes a description that does not exist yet.
 pub(crate) fn create(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let text = show::json(value)?;
-    // Another process may be about to write the same.
+    // Another process may be writing the same file.
     let end = format!(".{}.partial", std::process::id());
     put(path, &end, &text, |partial| {
         match rustix::fs::renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE) {
@@ -35,7 +35,8 @@ pub(crate) fn create(path: &Path, value: &impl Serialize) -> io::Result<()> {
     })
 }
 
-/// Writes a text to a file beside `path`, with `end` behind its name, and makes it that file by `name`.
+/// Writes a text to a temporary file beside `path`, whose name ends in `end`. `name` then gives it
+/// its final name.
 fn put(
     path: &Path,
     end: &str,

@@ -63,7 +63,7 @@ fn used(args: &CaptureArgs) -> Used<'_> {
     }
 }
 
-/// What is written into `file`, if there is room for everything requested.
+/// The recording in `file`. Fails if there is no room for everything requested.
 fn record(
     args: &CaptureArgs,
     file: Option<&Path>,

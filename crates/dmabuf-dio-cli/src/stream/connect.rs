@@ -19,7 +19,7 @@ use crate::args::address::{Address, Use};
 
 /// How often to look for a reader of a FIFO.
 const LOOK: Duration = Duration::from_millis(20);
-/// After how long without data a peer is asked whether it is there, and how long between nine times.
+/// The time without data until a peer is probed, and the time between the nine probes.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -80,7 +80,7 @@ pub(super) fn nobody() -> Failure {
     Failure::new(FAILED, "interrupted before the other end connected", "run it again")
 }
 
-/// Whether a descriptor is that of standard output, so that a report there would be among the samples.
+/// Whether a descriptor is standard output. A report there would be mixed with the samples.
 pub(crate) fn is_stdout(fd: impl AsFd) -> bool {
     let identity = |facts: rustix::fs::Stat| (facts.st_dev, facts.st_ino);
     let ours = rustix::fs::fstat(io::stdout()).map(identity);
@@ -104,7 +104,7 @@ fn standard(used: Use) -> Result<(OwnedFd, String), Failure> {
     Ok((own, name.to_owned()))
 }
 
-/// A peer that is gone without a word is noticed within two minutes.
+/// A peer that disappears without closing is noticed within two minutes.
 fn kept_alive(socket: TcpStream) -> OwnedFd {
     use rustix::net::sockopt;
 
@@ -130,7 +130,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// Replaces a socket on which nobody listens any more.
+    /// Replaces a socket that no process listens on.
     fn new(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && is_stale(path) => {

@@ -45,10 +45,11 @@ pub(super) fn play(
         std::thread::sleep(Duration::from_millis(20));
         repeat.check()?;
     }
-    // The device repeats the block by itself: only its own counter tells what it missed, not where.
+    // The device repeats the block by itself. Its counter tells how many frames it missed, but not
+    // where.
     let lost = repeat.lost();
     repeat.stop()?;
-    // What it has repeated only the device knows, too.
+    // Only the device knows how often it has repeated the block.
     let moved = chosen.device.read("moved_frames").ok().and_then(|frames| frames.parse().ok());
     let lost_frames = lost.count().unwrap_or(0);
     let is_underrun = lost_frames > 0 || lost == Reading::Noted(true);
@@ -110,7 +111,7 @@ fn load(
     is_converted: bool,
     token: &CancelToken,
 ) -> Result<Buffer, Failure> {
-    // What the device gets after a conversion is another buffer.
+    // A conversion writes to another buffer, which the device gets.
     let kind = if is_converted { Kind::Any } else { Kind::DmaBuf };
     let mut loader = Loader::new(&args.file).kind(kind).cancel(token.clone());
     if let Some((start, bytes)) = part {
@@ -125,8 +126,8 @@ fn load(
     })
 }
 
-/// As many copies of the first `bytes` bytes one after the other as fill whole transfers of the
-/// device's DMA, which repeats them without a seam. Returns their number, too.
+/// Repeats the first `bytes` bytes until they fill whole transfers of the device's DMA, which then
+/// has no seam. Also returns the number of copies.
 fn whole_cycle(from: Buffer, bytes: u64, chosen: &Chosen) -> Result<(Buffer, u64), Failure> {
     let align = chosen.device.block_align(chosen.buffer, chosen.frame());
     let (mut divisor, mut rest) = (align, bytes);

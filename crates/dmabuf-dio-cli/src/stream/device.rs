@@ -30,7 +30,7 @@ pub(crate) struct Chosen {
 
 impl Drop for Chosen {
     fn drop(&mut self) {
-        // It says what is not put back.
+        // Its message names the settings that could not be restored.
         let _ = self.put_back();
     }
 }
@@ -83,8 +83,7 @@ impl Chosen {
         result
     }
 
-    /// Keeps the settings, because the device was used with them, unless they are to be restored at
-    /// the end.
+    /// Keeps the settings, because the device was used with them, unless `--restore` is given.
     pub(crate) fn keep(&mut self) {
         if !self.restore {
             self.before = None;
@@ -92,7 +91,7 @@ impl Chosen {
         self.setup.keep();
     }
 
-    /// Restores what is not kept, once the device is stopped.
+    /// Restores the settings that are not kept, once the device is stopped.
     pub(crate) fn put_back(&mut self) -> Result<(), Failure> {
         let rate = self.restore_rate();
         let others = self.setup.put_back(&self.device, self.buffer);
@@ -142,7 +141,7 @@ impl Chosen {
         frame_bytes(&self.channels)
     }
 
-    /// What the device's DMA transfers at least, in bytes, in whole frames.
+    /// The smallest transfer of the device's DMA, in bytes of whole frames.
     pub(crate) fn align(&self) -> u64 {
         self.device.block_align(self.buffer, self.frame())
     }
@@ -169,7 +168,7 @@ impl Chosen {
         let (frame, align) = (self.frame(), self.align());
         let size = args.block_size.unwrap_or_else(|| {
             let size = match self.rate {
-                // Nobody knows how often its trigger fires: each frame is delivered when it comes.
+                // The rate of the trigger is unknown, so each frame is delivered when it arrives.
                 None if self.has_trigger() => align,
                 rate => suitable(frame, align, rate),
             };

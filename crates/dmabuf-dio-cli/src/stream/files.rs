@@ -34,8 +34,8 @@ impl DestinationArgs {
     }
 }
 
-/// How to release the space beyond the end of a file, if much is allocated there: a killed capture
-/// cannot.
+/// Describes how to release the space beyond the end of a file, if much is allocated there. A killed
+/// capture leaves it.
 fn left_allocated(path: &Path) -> Option<String> {
     let facts = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let (length, beyond) = (facts.len(), (facts.blocks() * 512).checked_sub(facts.len())?);
@@ -65,7 +65,7 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, Failure> {
     }
 }
 
-/// Fails if there is no room for `bytes` bytes, those of the file that is replaced included.
+/// Fails if there is no room for `bytes` bytes. The space of a file that is replaced counts as free.
 pub(super) fn room_for(path: &Path, bytes: u64) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let Ok(facts) = rustix::fs::statvfs(folder.unwrap_or(Path::new("."))) else { return Ok(()) };

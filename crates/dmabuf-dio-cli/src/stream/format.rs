@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The format of the samples in a file, beside that of the device.
+//! The format of the samples in a file, which may differ from the device's.
 
 use dmabuf_dio_stream::convert::{Layout, SampleType};
 use dmabuf_dio_stream::{Channel, Converted, Format};
@@ -49,7 +49,7 @@ impl Samples {
         Ok(Self { channels, frame, iq, conversion: (from != to).then_some((from, to)) })
     }
 
-    /// What is converted of `frames` frames.
+    /// The conversion of `frames` frames.
     pub(super) fn converted(&self, frames: u64) -> Option<Converted> {
         self.conversion.as_ref().map(|conversion| converted(conversion, frames))
     }
@@ -88,8 +88,8 @@ fn device(chosen: &Chosen) -> Layout {
     Layout::of(&formats)
 }
 
-/// The file's frames and the device's, if a replay has to convert them. The file's format is what
-/// `--format` says, or else its description. Without one it is the device's.
+/// The file's frames and the device's, if a replay has to convert them. `--format`, or else the
+/// description, has the file's format. Without both it is the device's.
 pub(crate) fn of_replay(
     args: &ReplayArgs,
     described: Option<&Described>,

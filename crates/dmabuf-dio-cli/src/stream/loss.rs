@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stream has lost, and whether that is more than it may.
+//! Compares the losses of a stream with `--max-loss`.
 
 use dmabuf_dio_stream::{Gap, Summary};
 
@@ -20,8 +20,8 @@ pub(crate) fn lost(summary: &Summary) -> String {
     }
 }
 
-/// Whether a stream of `frames` frames may have these gaps. One of unknown length is too long, unless
-/// everything may be lost.
+/// Whether a stream of `frames` frames may have these gaps. A gap of unknown length is too long,
+/// unless everything may be lost.
 fn allows(limit: MaxLoss, gaps: &[Gap], frames: u64) -> bool {
     let lost: Option<u64> = gaps.iter().map(|gap| gap.frames).sum();
     match (limit, lost) {
@@ -32,8 +32,8 @@ fn allows(limit: MaxLoss, gaps: &[Gap], frames: u64) -> bool {
     }
 }
 
-/// Why a stream of `frames` frames has lost more than it may, and whether that is known; `None` if it
-/// has not. Losses that nothing reports are too many only for a limit that was given.
+/// Why a stream of `frames` frames has lost more than it may, and whether that is known; `None` if
+/// it has not. Unreported losses are too many only if a limit was given.
 pub(super) fn exceeded(
     args: &ReportArgs,
     summary: &Summary,
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_loss_is_not_a_large_one() {
+    fn unknown_losses_are_distinguished_from_large_ones() {
         use clap::Parser as _;
 
         #[derive(clap::Parser)]

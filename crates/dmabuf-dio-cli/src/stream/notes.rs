@@ -24,7 +24,7 @@ pub(super) struct Notes<T> {
 }
 
 impl<T: Send + 'static> Notes<T> {
-    /// An error of `write` is not told: it will be when the last description is written.
+    /// An error of `write` is not reported here, but when the last description is written.
     pub(super) fn start(
         mut write: impl FnMut(T) -> io::Result<()> + Send + 'static,
     ) -> Result<Self, Failure> {
@@ -36,7 +36,7 @@ impl<T: Send + 'static> Notes<T> {
                 let begin = Instant::now();
                 let _ = write(content);
                 let pause = (begin.elapsed() * TIMES).clamp(PAUSE.0, PAUSE.1);
-                // Nothing comes now: this is the end or the time.
+                // Nothing is sent during the pause. A closed channel is the end of the stream.
                 if receiver
                     .recv_timeout(pause)
                     .is_err_and(|why| why == mpsc::RecvTimeoutError::Disconnected)
@@ -54,7 +54,7 @@ impl<T: Send + 'static> Notes<T> {
         Ok(Self { sender: Some(sender), is_idle, thread: Some(thread) })
     }
 
-    /// Writes this, unless the thread is still busy with another one.
+    /// Writes a description, unless the thread is still busy with another one.
     pub(super) fn offer(&self, content: impl FnOnce() -> T) {
         if let Some(sender) = &self.sender {
             if self.is_idle.swap(false, Ordering::Acquire) {

@@ -96,7 +96,7 @@ fn number_of(first: &Path, path: &Path) -> Option<u64> {
     (path == data || path == path_of(&data)).then_some(number)
 }
 
-/// Whether a path is that of a file that a recording of this name may have.
+/// Whether a path names a file that a recording of this name may have.
 pub(super) fn is_piece(first: &Path, path: &Path) -> bool {
     number_of(first, path).is_some()
 }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(of("x.y.bin", 0), "x.y-000000.bin");
     }
 
-    /// Files are removed and their descriptions, whichever of them are there, and no others.
+    /// All existing files and descriptions of the recording are removed, and no others.
     #[test]
     fn earlier_files_after_a_gap_are_found() {
         for first in ["c.bin", "c.sigmf-data", "c"] {
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Either all of the earlier files are removed or none.
+    /// Either all earlier files are removed, or none.
     #[test]
     fn nothing_is_removed_if_one_file_must_stay() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a stream of an IIO device, and says what was missing at its end.
+//! Runs a stream of an IIO device, and tells whether everything requested was moved.
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{Interrupted, State, Stream, Summary};
@@ -28,7 +28,7 @@ impl Outcome {
         }
     }
 
-    /// Prints the summary. Fails if the stream did, or if there is less than was requested.
+    /// Prints the summary. Fails if the stream failed, or if it moved less than requested.
     pub(super) fn report(self, args: &StreamArgs, end: &Report<'_>) -> Result<(), Failure> {
         let failure = self.error.or_else(|| shortfall(args, end, &self.summary));
         let printed = report::print(args, end, &self.summary, failure.as_ref());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The samples of a recording and what its description says of them.
+//! The samples of a recording and their description.
 
 use std::io::ErrorKind;
 
@@ -14,7 +14,7 @@ use super::sigmf::promises::{self, Samples};
 use super::sigmf::repair::repair;
 use crate::args::streams::ReplayArgs;
 
-/// Where the samples are in the file, if it is an archive.
+/// The position of the samples in an archive.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     /// The first byte, and the number of bytes.
@@ -24,7 +24,7 @@ pub(super) struct Part {
     pub(super) cut: bool,
 }
 
-/// Where the samples are, and their description.
+/// The position of the samples, and their description.
 #[derive(Default)]
 pub(super) struct Recorded {
     pub(super) part: Option<Part>,
@@ -103,7 +103,7 @@ impl Recorded {
         Ok(source)
     }
 
-    /// The first byte and the number of bytes of the whole frames, if the file has others too.
+    /// The first byte and the number of bytes of the whole frames, if the file has other bytes, too.
     pub(super) fn range(&self, frame: u64) -> Option<(u64, u64)> {
         // A killed capture may have cut a frame.
         let Part { start, bytes, cut } = self.part?;
@@ -111,7 +111,7 @@ impl Recorded {
     }
 }
 
-/// What a description is asked about, for a file of samples alone.
+/// The samples to check a description against, for a file that has only samples.
 fn samples(args: &ReplayArgs) -> Samples<'_> {
     Samples {
         file: &args.file,
@@ -130,7 +130,7 @@ fn check(args: &ReplayArgs, value: &Value, samples: &Samples<'_>) -> Result<Desc
     Ok(Described::of_value(value))
 }
 
-/// Refuses what a description says and cannot be honoured. With `--force`, says what is overridden.
+/// Refuses a description that cannot be honoured. With `--force`, prints what is overridden.
 fn refuse(args: &ReplayArgs, why: &str) -> Result<(), Failure> {
     if args.force {
         say(&format!("dmabuf-dio: --force overrides {why}"));

@@ -22,7 +22,7 @@ use crate::args::streams::CaptureArgs;
 /// A file name for hints.
 const EXAMPLE: &str = "NAME.sigmf-data";
 
-/// What a capture writes beside its samples.
+/// The files that a capture writes.
 pub(crate) enum Recording {
     /// Nothing: the samples do not go to a file.
     Stream,
@@ -104,7 +104,7 @@ impl Recording {
         Ok(Self::Pair(Box::new(Pair { sidecar, force, _lock: lock })))
     }
 
-    /// The sink for frames of `frame` bytes, if it is not that of the target.
+    /// The sink for frames of `frame` bytes; `None` if the target opens its own.
     pub(crate) fn sink(&self, frame: u64) -> Result<Option<RotatingSink<'_>>, Failure> {
         match self {
             Self::Series(series) => series.sink(frame).map(Some),
@@ -126,7 +126,7 @@ impl Recording {
         })
     }
 
-    /// What writes the descriptions while the stream runs.
+    /// Starts the thread that writes the descriptions while the stream runs.
     pub(crate) fn notes(&self) -> Result<Option<Notes<Content>>, Failure> {
         Ok(match self {
             Self::Stream => None,
@@ -170,7 +170,7 @@ impl Recording {
         }
     }
 
-    /// Where the description is.
+    /// The path of the description.
     pub(crate) fn description(&self) -> Option<PathBuf> {
         match self {
             Self::Stream => None,

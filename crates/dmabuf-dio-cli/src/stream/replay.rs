@@ -96,7 +96,7 @@ fn play_file(args: &ReplayArgs, chosen: &mut Chosen, token: CancelToken) -> Resu
     result.and(chosen.put_back())
 }
 
-/// Bytes per frame at the other end, which `chosen` has to know, too.
+/// Bytes per frame at the other end. `chosen` needs the number, too.
 fn file_frame(conversion: Option<&(Layout, Layout)>, chosen: &mut Chosen) -> u64 {
     chosen.other_frame = conversion.map(|(file, _)| file.frame());
     chosen.other_frame.unwrap_or(chosen.frame())

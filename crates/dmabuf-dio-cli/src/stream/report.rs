@@ -43,7 +43,7 @@ struct StreamOutput<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
-    /// What the CPU converted.
+    /// The samples that the CPU converted.
     conversion: Option<Conversion<'a>>,
     /// The files of a recording that was cut.
     files: Option<&'a [Piece]>,
@@ -113,11 +113,11 @@ pub(crate) struct Report<'a> {
     pub(crate) sidecar: Option<&'a Path>,
     pub(crate) converted: Option<Converted>,
     pub(crate) pieces: Option<&'a [Piece]>,
-    /// The label of what was lost.
+    /// The label of the losses.
     pub(crate) lost: &'static str,
     /// The samples go to standard output, and the report to standard error.
     pub(crate) is_stdout: bool,
-    /// The bytes of the summary are those that were moved. Otherwise nobody knows how many were.
+    /// Whether the summary has the number of moved bytes. Otherwise the number is unknown.
     pub(crate) is_moved_known: bool,
 }
 
@@ -151,7 +151,7 @@ pub(super) fn put(
     if !args.quiet {
         let text = if args.json { json_text()? } else { human() };
         if is_stdout {
-            // As with messages, it may be that nobody reads it.
+            // Standard error may be closed, as for messages.
             let _ = io::stderr().write_all(text.as_bytes());
         } else {
             io::stdout().write_all(text.as_bytes())?;
@@ -242,7 +242,7 @@ fn human(end: &Report<'_>, summary: &Summary) -> String {
     lines.into_text()
 }
 
-/// What was moved, and how fast.
+/// Adds how much was moved, and how fast.
 fn outcome(lines: &mut Lines, summary: &Summary, frame: u64) {
     let frames = summary.bytes / frame;
     lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
@@ -251,7 +251,7 @@ fn outcome(lines: &mut Lines, summary: &Summary, frame: u64) {
     lines.line("time", format!("{:.3} s, {speed:.1} MiB/s", summary.seconds));
 }
 
-/// At what cost, and what was lost.
+/// Adds the cost and the losses.
 fn costs(lines: &mut Lines, summary: &Summary, frame: u64, lost_label: &str) {
     if let Some(cpu) = summary.cpu_seconds {
         let part = if summary.seconds > 0.0 { cpu / summary.seconds } else { 0.0 };

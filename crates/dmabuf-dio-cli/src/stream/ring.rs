@@ -21,8 +21,8 @@ const MOST: u64 = 4096;
 const FILES_PER_BLOCK: u64 = 3;
 const OTHER_FILES: u64 = 64;
 
-/// How many blocks there are at the start and may be later. The memory that is available and the
-/// limit on open files bound both.
+/// The number of blocks at the start, and the most later. Available memory and the limit on open
+/// files bound both.
 pub(super) fn numbers(
     args: &RingArgs,
     block: u64,
@@ -63,12 +63,12 @@ pub(super) fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// The default block size: a multiple of `align`, which is that of whole frames.
+/// The default block size: a multiple of `align`, which is a multiple of frames.
 pub(super) fn suitable(frame: u64, align: u64, rate: Option<f64>) -> u64 {
     let (least, most, align) = (page_size(), BLOCK, align.max(1));
     let wanted = rate.map_or(WITHOUT_RATE, |rate| (rate * frame as f64 / PART) as u64);
     if wanted < least {
-        // At such a rate, unaligned writes do not matter.
+        // Unaligned writes do not matter at such a low rate.
         return (wanted / align).max(1) * align;
     }
     (wanted.min(most) / whole(align)).max(1) * whole(align)
@@ -132,7 +132,7 @@ mod tests {
             assert_eq!((both % page, both / frame * other % page), (0, 0), "{frame} and {other}");
         }
         assert_eq!(both_whole(4096, 8, 8, 4), 4096, "too little for both");
-        // A 12-byte frame whose DMA moves multiples of 5 bytes.
+        // The frame has 12 bytes, and the DMA moves multiples of 5 bytes.
         let both = both_whole(1 << 20, 60, 12, 8);
         assert!(both > 0 && both % 60 == 0 && both % page_size() == 0, "{both}");
     }

@@ -20,8 +20,8 @@ use super::sigmf::sidecar::{Content, Sidecar};
 use crate::args::values::Rotate;
 
 impl Rotate {
-    /// Frames per file, of `frame` bytes each: at least what the device's DMA transfers. Says so if
-    /// that is not what was asked for.
+    /// Frames per file, of `frame` bytes each: at least what the device's DMA transfers. Prints a
+    /// message if the result differs from the request.
     pub(crate) fn frames(self, chosen: &Chosen, frame: u64, quiet: bool) -> Result<u64, Failure> {
         let frames = match (self, chosen.rate) {
             (Self::Bytes(bytes), _) => bytes / frame,
@@ -43,12 +43,12 @@ impl Rotate {
     }
 }
 
-/// `frames`, rounded down to a multiple of `unit`, at least one of it.
+/// `frames`, rounded down to a multiple of `unit`, but at least `unit`.
 fn whole(frames: u64, unit: u64) -> u64 {
     (frames / unit.max(1)).max(1) * unit.max(1)
 }
 
-/// The files of a recording that there are so far, and their descriptions.
+/// The existing files of a recording, and their descriptions.
 #[derive(Clone)]
 pub(crate) struct Series {
     force: bool,
@@ -122,7 +122,8 @@ impl Series {
     /// Creates file `number`, with frame `start` first.
     fn begin(&self, number: u64, start: u64) -> Result<FileSink, Error> {
         let data = self.file(number);
-        // Files of an earlier recording have been removed, so a file here is somebody else's.
+        // Files of an earlier recording have been removed, so an existing file belongs to another
+        // program.
         if data.exists() || path_of(&data).exists() {
             return Err(cannot("create", &data, Errno::EXIST));
         }
@@ -156,7 +157,7 @@ impl Series {
                 let _ = std::fs::remove_file(&part.path);
                 continue;
             }
-            // Nothing is added to a file once all before the next one has arrived.
+            // A file is complete once all bytes before the next file have arrived.
             let unfinished = content.unfinished && next.is_none_or(|next| known < next);
             part.write(&Content { bytes: end * unit, unfinished, ..content.clone() })?;
             if let Some(one) = self.begun().get_mut(index).filter(|_| !unfinished) {

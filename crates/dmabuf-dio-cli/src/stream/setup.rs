@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--set`, `--trigger` and `--restore`: what a stream changes on its device, and restores.
+//! `--set`, `--trigger` and `--restore`: settings that a stream changes on its device, and restores.
 
 use dmabuf_dio_stream::{Attribute, Channel, Device, Setting, Settings, Trigger};
 use dmabuf_dio_terminal::exit::{FAILED, Failure, WORDS, say};
@@ -46,7 +46,7 @@ fn plain(value: &str) -> String {
     }
 }
 
-/// The settings of a stream's device and of others, and what to put back.
+/// Sets attributes of a stream's device and of other devices, and restores them.
 #[derive(Debug)]
 pub(crate) struct Setup {
     settings: Settings,
@@ -65,7 +65,7 @@ impl Setup {
     /// Checks all of it, and changes nothing.
     pub(crate) fn check(args: &SetupArgs, device: &Device, buffer: u32) -> Result<Self, Failure> {
         if args.restore || args.trigger.is_some() || !args.set.is_empty() {
-            // From now on a signal must not end the process before everything is restored.
+            // A signal must not end the process before everything is restored.
             signals::token();
         }
         let wanted: Result<Vec<_>, _> = args.set.iter().map(|one| one.find(device)).collect();
@@ -109,7 +109,8 @@ impl Setup {
         }
     }
 
-    /// Restores what is not kept. The device must not be running. Prints what cannot be restored.
+    /// Restores the settings that are not kept. The device must not be running. Prints the settings
+    /// that cannot be restored.
     pub(crate) fn put_back(&mut self, device: &Device, buffer: u32) -> Result<(), Failure> {
         let mut first = Ok(());
         let mut note = |result: dmabuf_dio_stream::Result<()>| {

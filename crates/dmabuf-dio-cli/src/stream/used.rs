@@ -23,8 +23,8 @@ pub(crate) struct Used<'a> {
 }
 
 impl Used<'_> {
-    /// Fails if the report cannot be written, before there is anything to report, or if it would
-    /// replace what the stream uses.
+    /// Fails early if the report cannot be written, or if it would replace a file that the stream
+    /// uses.
     pub(super) fn check_report(&self, args: &ReportArgs) -> Result<(), Failure> {
         let Some(path) = &args.file else { return Ok(()) };
         if self.has(path) {
@@ -44,10 +44,10 @@ impl Used<'_> {
         opened.map(drop).map_err(|error| cannot_write(path, &error))
     }
 
-    /// Whether this is one of them, by whatever name.
+    /// Whether a path leads to one of these files, under any name.
     fn has(&self, path: &Path) -> bool {
         let facts = path.metadata().ok();
-        // Nothing is replaced in a terminal or in /dev/null.
+        // Writing to a terminal or to /dev/null replaces nothing.
         if facts.as_ref().is_some_and(|facts| facts.file_type().is_char_device()) {
             return false;
         }
@@ -72,7 +72,7 @@ impl Used<'_> {
 /// Most links that are followed.
 const LINKS: u32 = 16;
 
-/// A path without links, also of a file that does not exist.
+/// A path with its links resolved. The file need not exist.
 fn resolved(path: &Path, links: u32) -> PathBuf {
     if let Ok(found) = path.canonicalize() {
         return found;
@@ -88,7 +88,8 @@ fn resolved(path: &Path, links: u32) -> PathBuf {
 }
 
 impl<'a> Used<'a> {
-    /// What a capture writes: the target, and its description at `description` of its path.
+    /// The files that a capture writes: the target, and its description, whose path `description`
+    /// returns.
     pub(super) fn by_capture(to: &'a Target, description: fn(&Path) -> PathBuf) -> Self {
         let mut used = Self::default();
         match to {

@@ -24,7 +24,7 @@ pub(crate) fn is_archive(path: &Path) -> bool {
 pub(crate) struct Found {
     /// The file of its samples.
     pub(crate) name: PathBuf,
-    /// Where its samples begin, and how many bytes they have.
+    /// Offset of its samples; then their length, in bytes.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     /// Whether the archive ends before its samples do, as a broken copy does.
@@ -32,10 +32,10 @@ pub(crate) struct Found {
     pub(crate) description: Value,
 }
 
-/// What an archive has of a recording.
+/// The parts of a recording that an archive has.
 #[derive(Default)]
 struct Parts {
-    /// Where the samples begin, and their length.
+    /// Offset of the samples, and their length.
     data: Option<(u64, u64)>,
     description: Option<Result<Value, String>>,
 }
@@ -90,7 +90,7 @@ fn recordings(file: File, length: u64) -> io::Result<BTreeMap<PathBuf, Parts>> {
         if !kind.is_file() && !kind.is_contiguous() {
             continue;
         }
-        // Of a file that was packed twice, tar unpacks the last one.
+        // If a file was packed twice, tar unpacks the last one.
         let parts = all.entry(name.with_extension("")).or_default();
         if is(META) {
             parts.description = Some(description(&mut entry));

@@ -4,7 +4,7 @@
 use dmabuf_dio_stream::Channel;
 use dmabuf_dio_stream::convert::SampleType;
 
-/// Whether SigMF's type says all about the samples.
+/// Whether SigMF's type describes the samples completely.
 pub(super) fn is_plain(channels: &[Channel]) -> bool {
     channels.iter().all(|channel| {
         let sample = SampleType { complex: false, format: channel.format };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a description says of samples.
+//! The content of a description of samples.
 
 use dmabuf_dio_stream::convert::{Layout, SampleType};
 use dmabuf_dio_stream::{Channel, Format};
@@ -23,8 +23,8 @@ impl Described {
         Self { rate, global, captures: value["captures"].clone() }
     }
 
-    /// The frames of the file; `None` if they are those of a device with these channels, or if the
-    /// description does not say. The error says why the samples do not fit.
+    /// The layout of frames in the file; `None` if it is the device's own layout with these
+    /// channels, or if the description does not say. The error says why the samples do not fit.
     pub(crate) fn layout(
         &self,
         channels: &[Channel],

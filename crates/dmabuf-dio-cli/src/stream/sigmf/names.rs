@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of descriptions, and what they have in them: SigMF's own keys and ours.
+//! The names of descriptions, and the names of files in them: SigMF's own keys and ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 pub(crate) const DATA: &str = "sigmf-data";
 pub(crate) const META: &str = "sigmf-meta";
-/// The formats of a frame's values, where SigMF's type does not say all about them: `le:s12/16>>0`.
+/// The formats of a frame's values, if SigMF's type does not describe them completely:
+/// `le:s12/16>>0`.
 pub(crate) const FORMATS: &str = "dmabuf_dio:formats";
 /// The capture has not ended, or was killed: losses are described up to this frame.
 pub(crate) const UNFINISHED: &str = "dmabuf_dio:unfinished";
@@ -38,7 +39,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// The file that a description beside `data` describes; `None` if it does not say so in words.
+/// The file that the description beside `data` describes; `None` if its name is not a string.
 pub(crate) fn described(data: &Path, value: &Value) -> Option<PathBuf> {
     match &value["global"]["core:dataset"] {
         Value::Null => {
@@ -49,8 +50,7 @@ pub(crate) fn described(data: &Path, value: &Value) -> Option<PathBuf> {
     }
 }
 
-/// Fails if the description of this name is that of another file of samples, which it would no longer
-/// describe.
+/// Fails if the description of this name describes another file of samples: it would be overwritten.
 pub(crate) fn refuse_other(data: &Path) -> Result<(), Failure> {
     let path = path_of(data);
     let Ok(Ok(value)) = fs::read(&path).map(|bytes| parse(&bytes)) else {
@@ -64,7 +64,8 @@ pub(crate) fn refuse_other(data: &Path) -> Result<(), Failure> {
     Err(Failure::new(USAGE, what, "choose a name that differs in more than what follows the dot"))
 }
 
-/// The name of a file of samples that SigMF readers do not find by the name of its description.
+/// The key with the name of a file of samples, if SigMF readers cannot derive it from the
+/// description's name.
 pub(crate) fn dataset(data: &Path) -> Option<Value> {
     let other = data.extension().is_none_or(|extension| extension != DATA);
     other.then(|| json!(data.file_name().unwrap_or_default().to_string_lossy()))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a description says of a file beside the format of its samples, and a replay cannot honour.
+//! Finds statements of a description, other than the format of samples, that a replay cannot honour.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -16,7 +16,7 @@ use crate::show::hex;
 /// The extensions that a replay knows.
 const KNOWN: &str = "dmabuf_dio";
 
-/// The samples that a description is of, and what it is asked about.
+/// The samples that a description is checked against.
 pub(crate) struct Samples<'a> {
     pub(crate) file: &'a Path,
     /// The first byte of the samples in the file, and the one behind the last.
@@ -30,7 +30,8 @@ pub(crate) struct Samples<'a> {
     pub(crate) with_format: bool,
 }
 
-/// Why the description `value` is not that of plain samples, or says what is not supported.
+/// Why the description `value` cannot be honoured: it does not describe plain samples, or has
+/// unsupported entries.
 pub(crate) fn broken(value: &Value, samples: &Samples<'_>) -> io::Result<Vec<String>> {
     let global = &value["global"];
     let mut all = wrong_types(value);
@@ -68,7 +69,7 @@ pub(crate) fn broken(value: &Value, samples: &Samples<'_>) -> io::Result<Vec<Str
     if let Some(other) = global["core:dataset"].as_str().filter(|name| Some(*name) != own) {
         all.push(format!("it describes another file, {other}"));
     }
-    // Of samples that are not all there the sum says nothing.
+    // The checksum covers all samples, so it is not checked if some are missing.
     let sum = global["core:sha512"].as_str().filter(|_| !samples.cut);
     if let Some(wanted) = sum {
         if !wanted.eq_ignore_ascii_case(&sha512(samples.file, samples.part)?) {
@@ -78,7 +79,7 @@ pub(crate) fn broken(value: &Value, samples: &Samples<'_>) -> io::Result<Vec<Str
     Ok(all)
 }
 
-/// Whether a type of SigMF says the order of its bytes, or has only one.
+/// Whether a type of SigMF has a byte order, or only one byte.
 fn says_byte_order(name: &str) -> bool {
     let has_one = |sample: SampleType| sample.format.bytes() == 1;
     name.ends_with("_le") || name.ends_with("_be") || name.parse().map_or(true, has_one)
@@ -111,8 +112,7 @@ fn is_list_of_formats(value: &Value) -> bool {
     value.as_array().is_some_and(|all| all.iter().all(is_format))
 }
 
-/// Values that are of another type than they must be: what they were meant to say is not known. `null`
-/// says nothing.
+/// Values of a wrong type, whose meaning is unknown. `null` has no meaning.
 fn wrong_types(value: &Value) -> Vec<String> {
     let mut all = Vec::new();
     let mut check = |place: &Value, keys: &[(&str, &str, Check)]| {
@@ -204,7 +204,7 @@ mod tests {
         assert!(said.contains("core:datatype"), "{said}");
     }
 
-    /// What is told of a description of three bytes.
+    /// The message for a description of three bytes.
     fn told(global: &str, captures: &str) -> String {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("x.bin");
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// The sum of all samples cannot be that of a part.
+    /// The checksum of all samples does not match a part of them.
     #[test]
     fn sum_of_cut_samples_is_not_checked() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings whose capture was killed: made whole when they are opened.
+//! Completes recordings of killed captures when they are opened.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::super::atomic::replace;
 use super::names::{self, UNFINISHED};
 
-/// Completes the description of the samples in a file, cuts the file to whole frames, and releases the
-/// space allocated beyond its end, unless a capture is still writing it. Says what it does; what it
-/// cannot do is left as it is.
+/// Completes the description of the samples in a file, cuts the file to whole frames, and releases
+/// the space allocated beyond its end, unless a capture is still writing it. Prints what it does. If
+/// a step fails, the file stays as it is.
 pub(crate) fn repair(data: &Path) {
     let description = names::path_of(data);
     let read = || names::parse(&fs::read(&description).ok()?).ok();
@@ -38,7 +38,7 @@ pub(crate) fn repair(data: &Path) {
     let Some(frame) = frame_of(&value) else { return };
     let cut = file.metadata().and_then(|facts| {
         let frames = facts.len() / frame;
-        // Also without a change of length: it releases space.
+        // This releases the space even if the length does not change.
         file.set_len(frames * frame)?;
         Ok(frames)
     });
@@ -69,8 +69,9 @@ fn frame_of(value: &Value) -> Option<u64> {
     sample.format.bytes().checked_mul(values)?.checked_mul(count).filter(|bytes| *bytes > 0)
 }
 
-/// Removes the mark from a description, and says from where on losses are not known. `frames`: those
-/// in the file, which may be fewer than those described after a power cut.
+/// Removes the mark from a description, and notes the frame from which on losses are unknown.
+/// `frames` is the number of frames in the file. After a power cut it may be less than the described
+/// number.
 fn complete(value: &mut Value, frames: u64) {
     let known = value["global"][UNFINISHED].as_u64().unwrap_or(0).min(frames);
     if let Some(global) = value["global"].as_object_mut() {
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The description is that of another file, or is not understood.
+    /// The description describes another file, or cannot be parsed.
     #[test]
     fn other_file_is_not_repaired() {
         let (folder, data) = recording(34);

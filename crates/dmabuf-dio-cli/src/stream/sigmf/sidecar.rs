@@ -15,7 +15,7 @@ use super::datatype::{datatype, describe, is_plain};
 use super::names::{FORMATS, UNFINISHED, dataset, path_of};
 
 const VERSION: &str = "1.2.0";
-/// `false` if nothing reports losses: there may be further gaps.
+/// `false` if losses are not reported: there may be further gaps.
 const LOSS_KNOWN: &str = "dmabuf_dio:loss_known";
 const VERSION_OF_OURS: &str = "1.1.0";
 
@@ -36,7 +36,7 @@ pub(crate) struct Sidecar {
     first: u64,
 }
 
-/// What is known of the samples of a recording.
+/// The known facts about the samples of a recording.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) gaps: Vec<Gap>,
@@ -45,7 +45,7 @@ pub(crate) struct Content {
     /// Whether all gaps are known.
     pub(crate) loss_known: bool,
     pub(crate) begin: Option<Begin>,
-    /// More samples may follow, of which nothing is known.
+    /// More samples may follow that are not described yet.
     pub(crate) unfinished: bool,
 }
 
@@ -103,7 +103,7 @@ impl Sidecar {
         self.unit
     }
 
-    /// Where the file begins in the recording, in bytes.
+    /// Offset of the file in the recording, in bytes.
     pub(crate) fn first(&self) -> u64 {
         self.first * self.unit
     }
@@ -189,7 +189,7 @@ impl Sidecar {
     }
 }
 
-/// Where a file begins in its recording, and how gaps are told.
+/// The start of a file in its recording, and the way to describe gaps.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     /// The number of its first frame.
@@ -230,7 +230,7 @@ impl Place {
     /// An annotation for each gap.
     pub(super) fn annotations(self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
         let begin = self.first * self.unit;
-        // What was lost after the last sample is not in the file.
+        // Losses after the last sample are not in the file.
         gaps.iter()
             .filter(|gap| gap.at < bytes && (gap.to > begin || gap.at >= begin))
             .map(|gap| {
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(of(300, 400), (vec![[0, 315]], vec![]));
     }
 
-    /// A format is known exactly, by its name or, if that does not say all, by ours.
+    /// SigMF's name or our own key describes a format exactly.
     #[test]
     fn datatypes_parse_back_to_formats() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -403,7 +403,7 @@ mod tests {
             let described = described(&data);
             assert_eq!(described.formats().is_none(), plain, "{layout}");
             assert_eq!(described.layout(&channels, layout.frame()), Ok(Some(layout.clone())));
-            // A device of another format with as many values.
+            // A device of another format with the same number of values.
             let other: Format = "be:s24/32>>8".parse().expect("a format");
             let others = vec![channel(&other); channels.len()];
             assert_eq!(described.layout(&others, 4 * others.len() as u64), Ok(Some(layout)));

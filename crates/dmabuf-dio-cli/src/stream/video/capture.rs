@@ -26,7 +26,7 @@ use crate::stream::outcome::Outcome;
 use crate::stream::ring::numbers;
 use crate::stream::used::Used;
 
-/// Blocks of a ring at least: a driver may keep two or three for itself.
+/// The fewest blocks of a ring: a driver may keep two or three for itself.
 const FEWEST: usize = 4;
 
 pub(crate) fn run(args: &VideoArgs) -> Result<(), Failure> {
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &VideoArgs) -> Result<(), Failure> {
     let node = find::video(&args.device)?;
     let (facts, source, ring) = set_up(args, &node)?;
     let format = facts.format;
-    // Of compressed frames nobody knows the length before.
+    // The length of compressed frames is unknown in advance.
     let limit = args.frames.filter(|_| !format.compressed);
     let limit = limit.map(|frames| frames.saturating_mul(format.frame_bytes.into()));
     if let (Some(path), Some(bytes)) = (file, limit) {
@@ -85,7 +85,7 @@ fn file(args: &VideoArgs) -> Result<Option<&Path>, Failure> {
     Ok(Some(path))
 }
 
-/// The device, set as asked, and a ring of its frames.
+/// The device with the requested settings, and a ring for its frames.
 fn set_up(args: &VideoArgs, node: &Path) -> Result<(Facts, VideoSource, BlockRing), Failure> {
     let device = VideoDevice::open(node)?;
     device.set_format(args.pixel_format, args.size)?;
@@ -125,14 +125,14 @@ fn limited(args: &VideoArgs, source: VideoSource, is_by_bytes: bool) -> VideoSou
     if args.destination.overrun == Policy::Fail { source.strict() } else { source }
 }
 
-/// What the description says while the capture runs.
+/// The summary for the description while the capture runs.
 fn so_far(known: &Known<'_>) -> Summary {
     let Known { bytes, loss_known, .. } = *known;
     let lost_frames = known.gaps.iter().filter_map(|gap| gap.frames).sum();
     Summary { bytes, loss_known, lost_frames, gaps: known.gaps.clone(), ..Summary::default() }
 }
 
-/// What writes the description while the capture runs.
+/// Starts the thread that writes the description while the capture runs.
 fn notes(path: &Path, facts: &Facts) -> Result<Notes<(FrameLog, Summary)>, Failure> {
     let (path, facts) = (path.to_owned(), facts.clone());
     Notes::start(move |(log, summary): (FrameLog, Summary)| {
@@ -160,7 +160,7 @@ fn end(
     let captured = Captured { facts, log: source.log(), summary: &outcome.summary };
     let kept = file.filter(|_| outcome.summary.bytes > 0);
     if let (Some(path), None) = (file, kept) {
-        // They would only be in the way of the next capture.
+        // They would only obstruct the next capture.
         let _ = (fs::remove_file(path), fs::remove_file(report::path_of(path)));
     }
     let described = describe(kept, &captured);
@@ -171,7 +171,7 @@ fn end(
     described
 }
 
-/// The failure of a capture that ended in order, but with less than was asked for.
+/// The failure of a capture that ended in order, but with less than requested.
 fn shortfall(args: &VideoArgs, captured: &Captured<'_>, at_end: bool) -> Option<Failure> {
     let (frames, summary) = (captured.frames(), captured.summary);
     let interrupted = signals::caught().is_some();

@@ -37,8 +37,8 @@ const COMPRESSED: [(&str, &str); 5] = [
     ("MPG2", "mpegvideo"),
 ];
 
-/// Options of ffmpeg and ffplay for a file of such frames; `None` if they have none, or lines have
-/// more bytes than pixels need.
+/// Options of ffmpeg and ffplay for a file of such frames; `None` if they do not support the format,
+/// or if lines are padded.
 pub(super) fn ffmpeg_options(format: &VideoFormat, rate: Option<f64>) -> Option<String> {
     let code = format.pixel_format.to_string();
     let rate = rate.map_or_else(String::new, |rate| format!(" -framerate {rate}"));

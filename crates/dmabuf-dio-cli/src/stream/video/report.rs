@@ -16,7 +16,7 @@ use crate::stream::atomic::replace_text;
 use crate::stream::loss::lost;
 use crate::stream::report::{WORDS, put, some};
 
-/// What is captured, and from where.
+/// The device and the format of a capture.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) node: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct Facts {
     pub(super) asked: Option<u64>,
 }
 
-/// What was captured.
+/// The captured frames.
 #[derive(Debug)]
 pub(super) struct Captured<'a> {
     pub(super) facts: &'a Facts,
@@ -40,9 +40,9 @@ pub(super) struct Captured<'a> {
 /// A gap.
 #[derive(Debug, Serialize)]
 struct Missing {
-    /// Number of the frame in the file that it is before.
+    /// Index in the file of the frame after the gap.
     before_frame: u64,
-    /// How many are missing; `None` if that is not known.
+    /// The number of missing frames; `None` if it is unknown.
     frames: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Captured<'_> {
     }
 }
 
-/// What the output of `--json` and the description have in common.
+/// Fields that the output of `--json` and the description share.
 #[derive(Debug, Serialize)]
 struct Told<'a> {
     schema: u32,
