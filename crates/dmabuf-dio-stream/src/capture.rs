@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Captured {
     /// The block, and how much of it is filled.
     pub filled: Filled,
-    /// Number of frames from the start to the block: those returned before it, and those known to
+    /// Number of frames from the start to the block: frames returned before it, and frames known to
     /// be lost.
     pub position: u64,
     /// The frames lost between the previous block and this one. `at` and `to` are offsets in the
@@ -32,19 +32,19 @@ pub struct Captured {
     pub exact: bool,
 }
 
-/// What a capture has lost.
+/// The losses of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Number of frames, as far as known.
     pub frames: u64,
     /// Number of blocks with a gap before them.
     pub gaps: u64,
-    /// Whether all losses are known. They are not if the source does not report losses, or not how
-    /// many frames were lost.
+    /// Whether all losses are known. They are not if the source does not report losses, or does not
+    /// report the number of lost frames.
     pub known: bool,
 }
 
-/// Where a block is.
+/// The location of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Nowhere: it is queued at the next start.
@@ -138,7 +138,7 @@ impl Capture {
         self.bytes
     }
 
-    /// What was lost since the start, up to the last block that was returned.
+    /// The losses from the start to the last block that was returned.
     pub fn losses(&self) -> Losses {
         Losses { known: self.losses.known && self.source.facts().tells_losses, ..self.losses }
     }
@@ -240,7 +240,7 @@ impl Capture {
         let was_dry = was_dry && self.running;
         self.places[block] = Place::Queued;
         self.ledger.queued(size, was_dry);
-        // Now, because a later reading may include losses at another position.
+        // The counter is read now, because a later reading may include losses at another position.
         if was_dry { self.count() } else { Ok(()) }
     }
 
@@ -252,7 +252,7 @@ impl Capture {
 
     fn lend(&mut self, filled: Filled) -> Result<Captured> {
         self.places[filled.block] = Place::Lent;
-        // The counter includes what was lost in the block or before it.
+        // The counter includes losses in the block and before it.
         self.count()?;
         let start = self.ledger.taken(filled.bytes);
         let gap = self.ledger.pass(start);
@@ -285,7 +285,7 @@ mod tests {
 
     const SIZE: u64 = 80;
 
-    /// Fills as many blocks as it is told to, and counts what is lost.
+    /// Fills the requested number of blocks, and counts losses.
     #[derive(Debug, Default)]
     struct Told {
         full: Arc<AtomicU64>,
@@ -409,14 +409,14 @@ mod tests {
         let gap = Gap { kind: Loss::Lost, at, to: at, frames: Some(7) };
         assert_eq!((captured.position, captured.gap), (47, Some(gap)));
         assert!(captured.exact);
-        // The device loses two more on its own: in which of its blocks is not known.
+        // The device loses two more frames by itself, in an unknown block.
         lost.store(9, Ordering::Relaxed);
         full.store(1, Ordering::Relaxed);
         let captured = now(&mut capture);
         let gap = Gap { kind: Loss::Lost, at, to: 8 * SIZE, frames: Some(2) };
         assert_eq!((captured.position, captured.gap), (59, Some(gap)));
         assert!(!captured.exact);
-        // The blocks that were queued by then are in doubt, the next one is not.
+        // The positions of blocks that were queued by then are uncertain, the next one's is not.
         for exact in [false, false, true] {
             capture.release(captured.filled.block).unwrap_or_default();
             full.store(1, Ordering::Relaxed);

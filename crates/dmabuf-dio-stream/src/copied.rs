@@ -10,7 +10,7 @@ use dmabuf_dio::lend::{Access, Mapping};
 use crate::error::{Result, failed};
 use crate::ring::{BlockRing, Claim, Filled, attached};
 
-/// Mapped blocks, of which the first is being copied.
+/// Mapped blocks. The first one is being copied.
 #[derive(Debug)]
 pub(crate) struct Copied {
     /// The other end, in error messages.

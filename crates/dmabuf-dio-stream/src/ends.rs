@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stream needs of its two ends.
+//! The interfaces of the two ends of a stream.
 
 use std::sync::Arc;
 
@@ -9,46 +9,46 @@ use crate::ring::{BlockRing, Filled};
 use crate::v4l2::log::FrameLog;
 use crate::wait::Wait;
 
-/// What a source or a sink says of itself, known once a ring is attached.
+/// Facts about a source or a sink, known once a ring is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// How data gets into a block, or out of it, as text for users.
     pub how: String,
     /// Bytes per frame: a source fills blocks with whole frames.
     pub frame: u64,
-    /// A source fills multiples of this number of bytes, and discards what was not requested of the
-    /// last one. Only the last request of a stream may be another length.
+    /// A source fills multiples of this number of bytes. It discards bytes of the last multiple that
+    /// were not requested. Only the last request of a stream may be another length.
     pub align: u64,
     /// Length of the source's data in bytes; `None` if it is unlimited.
     pub len: Option<u64>,
-    /// Whether a source of unknown length waits for a block instead of losing frames, as one of known
-    /// length does. The ring then does not grow.
+    /// Whether a source of unknown length waits for a block instead of losing frames. A source of
+    /// known length always does. The ring then does not grow.
     pub waits: bool,
     /// Bytes of taken blocks that the sink may not have output yet.
     pub behind: u64,
-    /// Whether it can detect that frames were lost, or that it had none to output.
+    /// Whether it can detect lost frames, or underruns.
     pub tells_losses: bool,
 }
 
 impl Facts {
-    /// Those of an end that works in this way, on single bytes and without losses.
+    /// Facts about an end that works in this way, on single bytes and without losses.
     pub fn new(how: impl Into<String>) -> Self {
         let (how, frame, align, len) = (how.into(), 1, 1, None);
         Self { how, frame, align, len, waits: false, behind: 0, tells_losses: true }
     }
 }
 
-/// What is queued on a source or a sink.
+/// The blocks that are queued on a source or a sink.
 #[derive(Debug, Default)]
 pub struct Pending<'e> {
     /// Number of queued blocks.
     pub blocks: usize,
-    /// What to poll until `take` may return one of them; `None` if there is nothing to poll.
+    /// A descriptor to poll until `take` may return one of them; `None` if there is nothing to poll.
     pub ready: Option<Wait<'e>>,
 }
 
-/// An end with a rate of its own: without a block in time, a source loses frames, and a sink has
-/// nothing to output.
+/// An end with a rate of its own. If no block is queued in time, a source loses frames, and a sink
+/// has nothing to output.
 pub trait Live {
     /// Starts the flow of samples of a source. A sink starts with its first block.
     ///
@@ -66,7 +66,7 @@ pub trait Live {
     /// As for [`Source::take`].
     fn is_dry(&self) -> Result<bool>;
 
-    /// What it says of its losses.
+    /// Reads its losses.
     ///
     /// # Errors
     ///
@@ -132,13 +132,14 @@ pub trait Source {
         false
     }
 
-    /// What a video device says of its frames. What is missing among them is missing in the data, and
-    /// no loss of the source.
+    /// The numbers and times of a video device's frames. Frames that are missing there are missing
+    /// in the data, and do not count as losses of the source.
     fn frame_log(&self) -> Option<&FrameLog> {
         None
     }
 
-    /// The source as one with a rate of its own; `None` for one that waits for a block.
+    /// The source's interface if it has a rate of its own; `None` for a source that waits for
+    /// blocks.
     fn live(&mut self) -> Option<&mut dyn Live> {
         None
     }
@@ -204,14 +205,14 @@ pub trait Sink {
     /// [`Error::Stream`](crate::Error::Stream).
     fn finish(&mut self) -> Result<()>;
 
-    /// The sink as one with a rate of its own.
+    /// The sink's interface if it has a rate of its own.
     fn live(&mut self) -> Option<&mut dyn Live> {
         None
     }
 }
 
-/// What an end says of its losses, and then whether it has no block: later losses are left for the
-/// next reading.
+/// Reads the losses of an end, and then whether it has no block. In this order, later losses are
+/// left for the next reading.
 pub(crate) fn reading(live: Option<&mut dyn Live>) -> Result<(Reading, bool)> {
     let Some(live) = live else { return Ok((Reading::Count(0), false)) };
     Ok((live.lost()?, live.is_dry()?))

@@ -42,10 +42,11 @@ pub enum Error {
         frame: u64,
     },
 
-    /// A stream of samples did not end with a whole frame. Those before it were passed on.
+    /// A stream of samples did not end with a whole frame. Whole frames before the end were passed
+    /// on.
     #[error("{name}: it ended within a frame, after {excess} of {frame} bytes")]
     CutStream {
-        /// Where the samples came from.
+        /// The origin of the samples.
         name: String,
         /// Bytes of the frame that arrived.
         excess: u64,
@@ -64,7 +65,7 @@ pub enum Error {
         reason: Refused,
     },
 
-    /// The driver refused one of several settings; the others were put back, except for `left`.
+    /// The driver refused one of several settings. The others were restored, except for `left`.
     #[error("{device}: cannot set {attribute} to {value}: {errno}")]
     NotSet {
         /// Name of the device or trigger.
@@ -76,7 +77,7 @@ pub enum Error {
         /// The kernel's error number.
         #[source]
         errno: Errno,
-        /// What could not be put back.
+        /// The settings that could not be restored.
         left: Vec<Left>,
     },
 
@@ -93,7 +94,7 @@ pub enum Error {
     Video {
         /// Its node.
         device: String,
-        /// What it does not offer, or cannot do.
+        /// The unsupported value or operation.
         what: String,
         /// What to do.
         hint: String,
@@ -178,7 +179,7 @@ fn trigger(wanted: Option<&str>, takes: bool) -> String {
 }
 
 impl Error {
-    /// What to do about it.
+    /// A remedy for the error.
     pub fn hint(&self) -> Hint {
         match self {
             Self::Transfer(dmabuf_dio::Error::NoMemory { .. }) => {

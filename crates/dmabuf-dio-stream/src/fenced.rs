@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks that are queued on a device as dma-bufs, and whose completion a fence signals.
+//! Blocks that are queued on a device as dma-bufs. A fence signals their completion.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,7 +34,7 @@ const BUNDLE: Duration = Duration::from_millis(1);
 const MOST: usize = 32;
 /// Most fences that are looked at in one call.
 const LOOK: usize = 4;
-/// If no blocks were found for so long, a batch is taken apart: they come more slowly than expected.
+/// If no blocks were found for this time, a batch is split: blocks arrive more slowly than expected.
 const LATE: Duration = Duration::from_millis(10);
 
 /// A block that is queued on the device.
@@ -42,8 +42,8 @@ const LATE: Duration = Duration::from_millis(10);
 struct Queued {
     filled: Filled,
     /// The `sync_file` of the device's fence; `None` if a later block of the same batch has the
-    /// batch's. It is taken right after queueing: later the dma-buf does not tell how the work
-    /// ended.
+    /// batch's. It is taken right after queueing, because the dma-buf does not report later how the
+    /// work ended.
     done: Option<OwnedFd>,
 }
 
@@ -53,7 +53,7 @@ fn is_signalled(fence: &OwnedFd) -> dmabuf_dio_sys::Result<bool> {
     Ok(signalled(&[fence.as_fd()])?[0])
 }
 
-/// Which of some fences, or dma-bufs, have been signalled, looked at in this order.
+/// Tells which fences, or dma-bufs, have been signalled. Looks at them in this order.
 fn signalled(fds: &[BorrowedFd<'_>]) -> dmabuf_dio_sys::Result<Vec<bool>> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut fds: Vec<_> =
@@ -70,8 +70,8 @@ fn is_done(fence: &OwnedFd) -> dmabuf_dio_sys::Result<bool> {
 
 /// The blocks queued on a device, in order.
 ///
-/// Blocks that come fast are queued in batches. A batch has one fence, that of its last block: a
-/// device finishes blocks in order, and what aborts one aborts all behind it.
+/// Blocks at a high rate are queued in batches. A batch has one fence: the fence of its last block.
+/// A device finishes blocks in order, and an abort of one block aborts all blocks behind it.
 ///
 /// Field order matters: fences are dropped before the port. The lock of a functionfs fence (7.3)
 /// lies in the endpoint's state for the block, and closing a polled `sync_file` takes it.
@@ -100,7 +100,7 @@ struct Pace {
 
 impl Pace {
     /// Records that `count` more blocks were found done, all of them if the device is `dry`: then it
-    /// may have waited, which tells nothing about how fast it is.
+    /// may have waited, and its speed is unknown.
     fn found(&mut self, count: usize, dry: bool) {
         let now = Instant::now();
         let was_dry = std::mem::replace(&mut self.was_dry, dry);
@@ -118,8 +118,8 @@ impl Pace {
         }
     }
 
-    /// Blocks that come within [`BUNDLE`], at least 1. Before any has come, as many as are `queued`:
-    /// the first two come alone, and tell.
+    /// Blocks that arrive within [`BUNDLE`], at least 1. Before the first has arrived, all `queued`
+    /// blocks: the first two arrive alone, and show the rate.
     fn batch(&self, queued: usize) -> usize {
         let fits = |each: Duration| BUNDLE.as_nanos() / each.as_nanos().max(1);
         let batch = match self.each {
@@ -130,7 +130,7 @@ impl Pace {
         batch.clamp(1, MOST)
     }
 
-    /// Whether a batch of `count` blocks takes longer than a wake-up is worth.
+    /// Whether a batch of `count` blocks takes too long for one wake-up.
     fn is_slow(&self, count: usize) -> bool {
         self.each.is_some() && self.batch(1) < count
             || self.looked.is_some_and(|looked| looked.elapsed() > LATE)
@@ -180,9 +180,9 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
-    /// Queues the first of these blocks as one batch. Of each the device fills a multiple of `align`
-    /// bytes, which may be more than requested. Returns how many it has queued, and whether the device
-    /// was, or may have been, out of work by then.
+    /// Queues the first of these blocks as one batch. The device fills a multiple of `align` bytes
+    /// of each block, which may be more than requested. Returns how many it has queued, and whether
+    /// the device was, or may have been, out of work by then.
     pub(super) fn queue_and_look(
         &mut self,
         blocks: &[Filled],
@@ -204,7 +204,8 @@ impl<P: Port> Fenced<P> {
         let Some(((last, _), others)) = claims.split_last() else { return Ok((0, false)) };
         let fence = self.fence(*last)?;
         let ring = attached(self.ring.as_ref(), self.port.name())?;
-        // From the last to the first, then the one ahead of them: the device goes on meanwhile.
+        // The order is from the last to the first, then the one ahead of them, because the device
+        // goes on meanwhile.
         let ahead = self.queued.back().and_then(|queued| queued.done.as_ref());
         let others = others.iter().rev().map(|(claim, _)| ring.block(claim.block()).fd());
         let fences = [Ok(fence.as_fd())].into_iter().chain(others);
@@ -330,14 +331,14 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
-    /// The error if the device has cancelled a block, for which it has two error numbers.
+    /// The error if the device has cancelled a block. A device has two error numbers for that.
     fn ended(&self, errno: Errno) -> crate::Error {
         let errno = if errno == Errno::INTR { Errno::NODEV } else { errno };
         failed(self.port.name(), "finish a block", errno)
     }
 
-    /// What to poll for the next blocks: as many as make a batch, but the device keeps half of
-    /// those that are queued.
+    /// The fence to poll for the next blocks. They are a batch, unless that would leave the device
+    /// less than half of the queued blocks.
     fn first(&self) -> Option<Wait<'_>> {
         let batch = self.pace.batch(1).min(self.queued.len() / 2).max(1);
         let mut fences = self.queued.iter().enumerate().filter(|(_, queued)| queued.done.is_some());
@@ -370,7 +371,7 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
-    /// Drops the blocks that the device has cancelled. Those it has finished can still be taken.
+    /// Drops the blocks that the device has cancelled. Finished blocks can still be taken.
     pub(super) fn keep_done(&mut self) {
         let mut keep = self.known;
         for (place, queued) in self.queued.iter().enumerate().skip(self.known) {
@@ -390,7 +391,7 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// A device that signals or cancels the fence of a block before anyone can take it.
+    /// A device that signals or cancels the fence of a block before the stream can take it.
     struct AtOnce {
         running: bool,
     }

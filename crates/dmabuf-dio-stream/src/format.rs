@@ -69,7 +69,7 @@ impl Format {
     }
 }
 
-/// As in a device's `type` attribute: `le:s12/16>>4`.
+/// The syntax of a device's `type` attribute: `le:s12/16>>4`.
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let order = if self.big_endian { "be" } else { "le" };

@@ -6,9 +6,9 @@
 //! counter of the device, if it has one. A reading of the counter may cover more than one such
 //! position.
 //!
-//! For a device that outputs blocks the same holds: without a block it has nothing to output.
+//! The same holds for a device that outputs blocks: without a block it has nothing to output.
 
-/// Which end of a stream lost frames.
+/// The end of a stream that lost frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Loss {
@@ -34,14 +34,14 @@ pub struct Gap {
     pub frames: Option<u64>,
 }
 
-/// What a device says of its losses.
+/// A device's report of its losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// The frames that it has lost since its start.
     Count(u64),
-    /// Whether it has lost any since the last reading: it does not say how many.
+    /// Whether it has lost frames since the last reading, without their number.
     Noted(bool),
-    /// It says nothing.
+    /// It does not report losses.
     Nothing,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Ledger {
     dry: Option<(u64, u64)>,
     losses: Vec<Gap>,
     waits: bool,
-    /// What the source knows to be missing in its data.
+    /// Gaps that the source itself reports in its data.
     told_of: Vec<Gap>,
 }
 
@@ -98,8 +98,8 @@ impl Ledger {
         self.dry = Some((first, self.queued));
     }
 
-    /// Records what the device says. `dry`: it has no block at the moment. `last`: it will get no more
-    /// blocks, so losses from here on do not count.
+    /// Records the device's report. `dry`: it has no block at the moment. `last`: it will get no
+    /// more blocks, so losses from here on do not count.
     pub(super) fn reading(&mut self, (lost, dry): (Reading, bool), last: bool) {
         let resolved = self.dry;
         if dry {
@@ -148,14 +148,14 @@ impl Ledger {
         self.taken - bytes
     }
 
-    /// Sets what is missing in the source's data. It is no loss of the source.
+    /// Sets the gaps that the source itself reports. These are no losses of the source.
     pub(super) fn set_told(&mut self, gaps: &[Gap]) {
         if self.told_of != gaps {
             self.told_of = gaps.to_vec();
         }
     }
 
-    /// What is missing in the source's data: frames, and gaps.
+    /// The number of frames, and of gaps, that the source itself reports as missing.
     pub(super) fn told_totals(&self) -> (u64, usize) {
         let frames = self.told_of.iter().filter_map(|gap| gap.frames).fold(0, u64::saturating_add);
         (frames, self.told_of.len())
@@ -220,7 +220,7 @@ mod tests {
         Gap { kind: Loss::Lost, at, to, frames: frames.into() }
     }
 
-    /// A source of which four blocks of 80 bytes, ten frames each, were requested.
+    /// A source with four requested blocks of 80 bytes, ten frames each.
     fn four() -> Ledger {
         let mut ledger = Ledger::new(Loss::Lost);
         for _ in 0..4 {
@@ -323,7 +323,7 @@ mod tests {
         let mut ledger = four();
         ledger.reading((Reading::Noted(false), false), false);
         ledger.taken(80);
-        // Without a block, and yet nothing was lost: its buffer was long enough.
+        // The device had no block, but lost nothing: its buffer was long enough.
         ledger.reading((Reading::Noted(false), true), false);
         ledger.queued(80, true);
         ledger.reading((Reading::Noted(false), false), false);

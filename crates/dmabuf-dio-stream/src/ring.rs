@@ -40,7 +40,7 @@ pub struct BlockRing {
     /// Room for blocks that are added later, and how many were.
     room: Vec<OnceLock<Buffer>>,
     added: AtomicUsize,
-    /// Of the blocks that it has or may get: to be read, and to be written.
+    /// A mapping for reading and one for writing, for each block that the ring has or may get.
     mappings: Vec<[OnceLock<Mapping>; 2]>,
     size: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stream waits for.
+//! Waits for the ends of a stream.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;

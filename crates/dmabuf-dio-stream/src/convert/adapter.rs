@@ -15,11 +15,11 @@ use crate::ends::{Facts, Live, Pending, Sink, Source};
 use crate::error::Result;
 use crate::ring::{BlockRing, Claim, Filled, attached, multiple};
 
-/// The adapter has blocks for this many bytes, in these bounds of their number.
+/// The adapter has blocks for this many bytes, but their number has these bounds.
 const BYTES: u64 = 16 << 20;
 const BLOCKS: (u64, u64) = (4, 32);
 
-/// What a conversion has done.
+/// The result of a conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Converted {
@@ -63,7 +63,7 @@ impl Bounce {
         }
     }
 
-    /// Makes blocks for the other end, whose frames have `other` bytes.
+    /// Makes blocks for the other end. Its frames have `other` bytes.
     fn attach(&mut self, ring: &Arc<BlockRing>, frame: u64, other: u64) -> Result<Arc<BlockRing>> {
         let size = ring.size() / frame.max(1) * other;
         let (least, most) = BLOCKS;
@@ -312,7 +312,7 @@ impl Source for ConvertingSource<'_> {
     }
 
     fn stop(&mut self) -> Result<()> {
-        // Blocks that the other source has not been asked for do not come back.
+        // Blocks that were not requested from the other source do not come back.
         self.bounce.waiting.clear();
         self.inner.stop()
     }

@@ -2,10 +2,10 @@
 //! The loops of conversions, over values that lie one after the other. They are plain, short and
 //! without calls, so that the compiler vectorises them.
 //!
-//! An integer on its way is centred, as a signed number of its significant bits: an unsigned one
-//! without the offset of half its range.
+//! An integer between two formats is a signed number of its significant bits: half the range is
+//! subtracted from an unsigned one.
 
-/// Which bits of an integer in memory are its value.
+/// The bits of an integer in memory that are its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bits {
     pub(super) big_endian: bool,
@@ -36,7 +36,7 @@ macro_rules! integers {
                 to: &mut [$signed],
                 raw: impl Fn([u8; SIZE]) -> $unsigned,
             ) {
-                // To the left end and back, which repeats the sign.
+                // Shifting to the left end and back repeats the sign.
                 let (left, right) = (<$signed>::BITS - bits - shift, <$signed>::BITS - bits);
                 let offset = if signed { 0 } else { <$signed>::MIN as $unsigned };
                 for (bytes, value) in from.chunks_exact(SIZE).zip(to) {

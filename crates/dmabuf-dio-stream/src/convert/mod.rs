@@ -32,7 +32,7 @@ use crate::format::{Encoding, Format};
 
 pub use layout::{Layout, SampleType};
 
-/// Values converted at a time: those on their way stay in the first-level cache.
+/// Values converted at a time: intermediate values stay in the first-level cache.
 const VALUES: usize = 1024;
 /// Bytes copied from and to a block at a time.
 const PIECE: u64 = 16 << 10;
@@ -80,7 +80,7 @@ pub struct Converter {
     /// The formats of all values, if each side has one.
     flat: Option<(Kind, Kind)>,
     values: Values,
-    /// Values of one place in the frame, before and after.
+    /// Values at one place in the frame, before and after the conversion.
     before: Vec<u8>,
     after: Vec<u8>,
     /// Frames copied from and to blocks.

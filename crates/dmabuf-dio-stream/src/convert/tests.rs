@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversions beside a slow definition of the rule, in other arithmetic.
+//! Compares conversions with a slow definition of the rule in other arithmetic.
 
 use super::*;
 
@@ -86,7 +86,7 @@ fn write(format: Format, value: Value) -> Vec<u8> {
     bytes
 }
 
-/// All formats that are tried: each class, size, order, sign, with bits beside the value and without.
+/// All tested formats: each class, size, order and sign, with and without padding bits.
 const FORMATS: [&str; 26] = [
     "le:s8/8>>0",
     "le:u8/8>>0",
@@ -197,7 +197,7 @@ fn sixteen_bit_values_survive_a_round_trip() {
             assert!(back == all, "{from} by {by}");
         }
     }
-    // Of 12 bits the others are not kept.
+    // A format of 12 bits does not keep the other bits.
     let top = |bytes: &[u8]| -> Vec<u16> {
         bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]) & 0xfff0).collect()
     };

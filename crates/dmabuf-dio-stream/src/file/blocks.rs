@@ -29,11 +29,11 @@ struct Blocks {
     ring: Option<Arc<BlockRing>>,
     how: Option<Method>,
     queue: VecDeque<Queued>,
-    /// Where the data begin in the file.
+    /// Offset of the data in the file.
     start: u64,
-    /// End in the file of what was queued.
+    /// End of the queued data in the file.
     queued: u64,
-    /// End in the file of what was taken.
+    /// End of the taken data in the file.
     taken: u64,
     /// The file may get as long as this, in bytes.
     allowed: u64,
@@ -136,7 +136,7 @@ impl Blocks {
         self.write()
     }
 
-    /// Writes what is queued, if no write is in flight.
+    /// Writes the queued blocks if no write is in flight.
     fn write(&mut self) -> Result<()> {
         match (&mut self.how, self.direction) {
             (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue),
@@ -174,7 +174,7 @@ impl Blocks {
         Ok(Some(filled))
     }
 
-    /// Writes what was held back.
+    /// Writes the blocks that were held back.
     fn flush(&mut self) -> Result<()> {
         if let Some(Method::Lent(lent)) = &mut self.how {
             lent.hurries = true;
@@ -190,7 +190,7 @@ impl Blocks {
         Pending { blocks: self.queue.len(), ready }
     }
 
-    /// Waits for the requests in flight and drops what is queued.
+    /// Waits for the requests in flight and drops the queued blocks.
     fn stop(&mut self) {
         match &mut self.how {
             None => {}
@@ -228,8 +228,8 @@ impl FileSink {
         Ok(Self(Blocks::new(File::create(path)?, Direction::Save, 0)))
     }
 
-    /// Ends the transfers. Returns what remains to be done, which may take long: the same as
-    /// [`finish`](Sink::finish).
+    /// Ends the transfers. Returns the remaining work of [`finish`](Sink::finish), which may take
+    /// long.
     pub(super) fn end(mut self) -> impl FnOnce() -> Result<()> + Send + 'static {
         self.0.stop();
         let (file, end) = (Arc::clone(&self.0.file), self.0.taken);

@@ -27,8 +27,8 @@ pub(super) struct Bytes {
 pub(super) struct Edges {
     buffer: Buffer,
     memory: Mapping,
-    /// Its number in the ring that lends. Blocks that are lent later have one more than in their
-    /// ring.
+    /// Its number in the ring that lends. The numbers of blocks that are lent later are higher by
+    /// one than in their own ring.
     index: u16,
     /// Bytes of a disk block.
     unit: u64,

@@ -51,10 +51,10 @@ pub(super) struct Queued {
     pub(super) done: u64,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, Default)]
 enum Sent {
-    /// The block at this offset in the file, and those joined to it.
+    /// The block at this offset in the file, and blocks joined to it.
     Block {
         offset: u64,
         /// Whether the request was made with `O_DIRECT`.
@@ -105,7 +105,8 @@ pub(super) struct Lent {
     /// For blocks that are not whole disk blocks.
     edges: Option<Edges>,
     room: Room,
-    /// Bytes to hold back for a larger write; since when some are; whether to hold back nothing.
+    /// Bytes to hold back for a larger write; the time since which some are held back; whether to
+    /// hold back nothing.
     gather: u64,
     held: Option<Instant>,
     pub(super) hurries: bool,
@@ -160,7 +161,7 @@ impl Lent {
         let unit = if direct { align } else { 1 };
         let (file, blocks, room) = (Arc::clone(file), Arc::clone(blocks), Room::default());
         let (held, hurries) = (None, false);
-        // Of each block two writes at most, and one request for space.
+        // At most two writes of each block, and one request for space.
         let requests = InFlight::new(2 * blocks.most() + 1);
         Ok(Self {
             ring,
@@ -261,8 +262,8 @@ impl Lent {
                 (head, follows) = (taken, None);
                 continue;
             }
-            // A partial disk block at the very end is written when the rest is there, and what goes
-            // with the next block when that is there.
+            // A partial disk block at the very end waits for the rest of it, and the end of a block
+            // for the next block.
             let waits = self.edges.is_some() && !self.hurries && place + 1 == queue.len();
             if chain.is_empty() && !waits {
                 self.write_rest(&mut queue[place])?;
@@ -272,8 +273,9 @@ impl Lent {
         Ok(chain)
     }
 
-    /// A disk block of the end of a block and the start of the next, and how many bytes of that. `None`
-    /// if there is none, or if the rest of that block could not be written with `O_DIRECT`.
+    /// A disk block that joins the end of a block and the start of the next, and the number of bytes
+    /// from the next. `None` if there is no next block, or if the rest of it could not be written
+    /// with `O_DIRECT`.
     fn join(&mut self, tail: Bytes, next: Option<&Queued>) -> Result<Option<(Span, u64)>> {
         let (Some(edges), Some(next)) = (&mut self.edges, next) else { return Ok(None) };
         let len = self.unit.saturating_sub(tail.len);
@@ -319,7 +321,7 @@ impl Lent {
         self.push(Operation::MakeRoom { position: start, length: step }, Sent::Room, false)
     }
 
-    /// Records the results of the requests that have completed in the parts that they were for.
+    /// Records the results of completed requests in their parts.
     pub(super) fn collect(
         &mut self,
         queue: &mut VecDeque<Queued>,
@@ -347,7 +349,7 @@ impl Lent {
         Ok(())
     }
 
-    /// Records the result of a request for the first of these parts, and for those joined to it.
+    /// Records the result of a request for the first of these parts, and for parts joined to it.
     fn complete<'q>(
         &mut self,
         mut parts: impl Iterator<Item = &'q mut Queued>,
@@ -356,7 +358,7 @@ impl Lent {
         direction: Direction,
     ) -> Result<()> {
         let Some(part) = parts.next() else { return Ok(()) };
-        // What failed, and the error number if no byte was moved.
+        // The failed operation, and the error number if no byte was moved.
         let (call, nothing) = match direction {
             Direction::Load => ("read all", Errno::NODATA),
             Direction::Save => ("write", Errno::NOSPC),
@@ -376,7 +378,7 @@ impl Lent {
             // Others may have been refused in the same way before.
             Verdict::NotDirect if !self.direct => {}
             Verdict::NotDirect => self.go_buffered("the file system refuses O_DIRECT (EINVAL)")?,
-            // One before it in a chain was short.
+            // An earlier request of its chain was short.
             Verdict::Failed(Errno::CANCELED) => {}
             Verdict::Failed(errno) => return Err(self.failed(call, errno)),
             _ => return Err(self.failed(call, nothing)),
@@ -384,7 +386,8 @@ impl Lent {
         Ok(())
     }
 
-    /// From now on all goes through the page cache, even if the file system advertises direct I/O.
+    /// All further requests go through the page cache, even if the file system advertises direct
+    /// I/O.
     fn go_buffered(&mut self, why: &str) -> Result<()> {
         let set = self.ring.set_file(BUFFERED, self.file.buffered()?);
         set.map_err(|errno| self.failed("use", errno))?;
@@ -394,8 +397,8 @@ impl Lent {
         Ok(())
     }
 
-    /// Waits for the requests in flight, ignoring their results. What could not be submitted never
-    /// comes back.
+    /// Waits for the requests in flight, ignoring their results. Requests that could not be
+    /// submitted never complete.
     pub(super) fn settle(&mut self) {
         while self.ring.in_flight() > self.ring.unsent() {
             let _ = wait_for_any(vec![Wait::readable(self.ring.as_fd())], TICK);

@@ -29,7 +29,7 @@ pub struct RotatingSink<'s> {
     ring: Option<Arc<BlockRing>>,
     /// Bytes that are still to come, if known.
     expected: Option<u64>,
-    /// The last one is the one being written; those before wait for their last blocks.
+    /// The last file is being written. The files before it wait for their last blocks.
     files: VecDeque<Part>,
     /// Files opened, and bytes queued to all of them.
     opened: u64,
@@ -97,7 +97,7 @@ impl<'s> RotatingSink<'s> {
     }
 }
 
-/// The first error of some threads, all of which are waited for.
+/// Waits for all threads, and returns their first error.
 fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
     let gone = || Err(failed("the files", "finish one", Errno::CANCELED));
     let mut first = Ok(());

@@ -45,7 +45,7 @@ impl Worker {
                     return;
                 }
                 let result = work(claim).map(|()| claim.filled());
-                // Later blocks would take the failed one's place.
+                // Later blocks would be written in the failed one's place.
                 let failed = result.is_err();
                 let gone = done.send(result).is_err();
                 let _ = rustix::io::write(&*signal, &1_u64.to_ne_bytes());

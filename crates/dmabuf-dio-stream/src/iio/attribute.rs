@@ -150,7 +150,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Attributes whose name ends like this, or else all that can be written.
+/// Attributes whose names end like this, or else all writable attributes.
 fn similar(folder: &Path, names: &[String], last: &str) -> Vec<String> {
     let ending = format!("_{last}");
     let mut like: Vec<_> = names.iter().filter(|name| name.ends_with(&ending)).cloned().collect();
@@ -167,9 +167,9 @@ fn without_digits(name: &str) -> String {
     name.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Finds attributes of channels. The kernel composes the name of a direction, a type, an index, a
-/// name that the driver extends it by, and the attribute; what channels share lacks the index, or
-/// more: `in_voltage0_hardwaregain`, `out_altvoltage0_RX_LO_frequency`, `in_voltage_rf_bandwidth`,
+/// Finds attributes of channels. The kernel composes a name of a direction, a type, an index, the
+/// driver's name extension, and the attribute. The name of a shared attribute has no index, or even
+/// less: `in_voltage0_hardwaregain`, `out_altvoltage0_RX_LO_frequency`, `in_voltage_rf_bandwidth`,
 /// `sampling_frequency`.
 struct Names<'a> {
     folder: &'a Path,
@@ -322,7 +322,8 @@ mod tests {
             let error = name(missing).expect_err(missing);
             assert!(matches!(error, Refused::Unknown(_)), "{missing}: {error:?}");
         }
-        // A channel of one attribute is not extended by a part of that.
+        // A part of the attribute's name is not mistaken for an extension of a channel's only
+        // attribute.
         assert!(name("temp0.raw").is_err() && name("voltage2.frequency").is_err());
     }
 
@@ -347,7 +348,7 @@ mod tests {
         assert!(modes.allows("manual") && modes.allows("manual\n") && !modes.allows("auto"));
         let rates = Available::parse("30720000.000 3840000").expect("a list");
         assert!(rates.allows("30720000") && !rates.allows("30720001") && !rates.allows("x"));
-        // The list of a type is that of its channels.
+        // An attribute of a type has the list of its channels.
         assert!(of("in_voltage1.gain_control_mode").is_some_and(|all| all.allows("hybrid")));
         assert_eq!(of("ensm_mode"), None);
         for bad in ["", " ", "[1 2]", "[a b c]", "[1 2 3 4]"] {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// The values that an attribute accepts, as far as the driver says.
+/// The values that an attribute accepts, as far as the driver lists them.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Available {

@@ -15,14 +15,14 @@ use crate::fenced::Port as _;
 
 /// Maximum bytes copied at a time.
 const COPIED: u64 = 256 << 10;
-/// What a FIFO of the kernel holds: seconds, frames at least, and bytes at most.
+/// The capacity of a FIFO of the kernel: seconds, the least frames, and the most bytes.
 const HELD: f64 = 4.0;
 const FIFO: u64 = 4096;
 const MOST_HELD: u64 = 4 << 20;
 /// How often to check that a device is still running.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a device may be in use before opening it fails. Whoever lists devices opens each free
-/// one for an instant.
+/// How long a device may be in use before opening it fails. Programs that list devices open each
+/// free device for an instant.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How often that is tried.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -35,7 +35,7 @@ pub(super) struct Opened {
     pub(super) frame: u64,
     pub(super) fd: OwnedFd,
     pub(super) running: bool,
-    /// Something was queued that the kernel keeps unless the device is started and stopped.
+    /// The kernel keeps queued blocks unless the device is started and stopped.
     pub(super) kept: Cell<bool>,
     /// The kernel's state for `running`.
     pub(super) enabled: Counter,
@@ -131,8 +131,8 @@ impl Opened {
     }
 
     /// Sets the number of frames that the kernel holds for `read()` and `write()`, for blocks of
-    /// `bytes`: with DMA in two buffers together, of which a partly filled one is lost at the end, and
-    /// otherwise in a FIFO, which drops frames without a word if it is full.
+    /// `bytes`. With DMA they are in two buffers; a partly filled one is lost at the end. Otherwise
+    /// they are in a FIFO, which drops frames silently if it is full.
     pub(super) fn set_length(&self, bytes: u64) {
         let two = 2 * (bytes.min(COPIED) / self.frame).max(1);
         let frames = if self.device.has_dma(self.number) {

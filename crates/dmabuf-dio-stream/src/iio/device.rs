@@ -70,8 +70,8 @@ impl Device {
             .collect()
     }
 
-    /// The device with this name, label or number: `stream-adc`, `iio:device0`, `0`. Of several, the
-    /// first: see [`matching`](Self::matching).
+    /// The device with this name, label or number: `stream-adc`, `iio:device0`, `0`. If there are
+    /// several, the first one: see [`matching`](Self::matching).
     pub fn find(wanted: &str) -> Option<Self> {
         Self::find_in(Path::new(DEVICES), wanted)
     }
@@ -129,8 +129,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`](crate::Error::Setting) if there is none, or several may be meant: those of an input and of an
-    /// output.
+    /// [`Error::Setting`](crate::Error::Setting) if there is none, or if there are several, of an
+    /// input and of an output.
     pub fn attribute(&self, wanted: &str) -> Result<Attribute> {
         Attribute::find(&self.name, &self.folder, wanted)
     }
@@ -287,7 +287,7 @@ impl Device {
     /// support.
     pub fn choose(&self, buffer: u32, wanted: &[Channel]) -> Result<()> {
         let all = self.channels(buffer)?;
-        // First off, then on: the device may not support the sets in between.
+        // Channels are disabled first, then enabled: the device may not support the sets in between.
         for on in ["0", "1"] {
             for channel in all.iter().filter(|channel| wanted.contains(channel) == (on == "1")) {
                 self.write(&format!("buffer{buffer}/{}_en", channel.name), on)?;

@@ -62,7 +62,7 @@ impl Blocks {
     fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         match self.fenced.attach(ring) {
             Ok(()) => self.check_align(ring),
-            // Not supported by this buffer, or by this kernel.
+            // This buffer or this kernel does not support dma-bufs.
             Err(errno @ (Errno::PERM | Errno::NOTTY)) => {
                 let buffer = &self.fenced.port;
                 buffer.set_length(ring.size());
@@ -100,7 +100,7 @@ impl Blocks {
             None => ("IIO, dma-buf".into(), 0),
             Some(fileio) => (fileio.how(), if self.output { buffer.kernel_bytes() } else { 0 }),
         };
-        // A queued block is no proof: a device may lose frames inside.
+        // A queued block does not prove that no frames are lost: a device may lose frames inside.
         let tells_losses = self.losses.are_told();
         Facts { frame: buffer.frame, align: self.align, behind, tells_losses, ..Facts::new(how) }
     }
@@ -241,8 +241,8 @@ impl IioSink {
         Ok(Self { blocks: Blocks::open(device, number, channels, true)?, padding: 0 })
     }
 
-    /// Fills a block up to a length that the device's DMA can move, with the frame before: others
-    /// would be steps in the output.
+    /// Fills a block up to a length that the device's DMA can move, with copies of the last frame:
+    /// other values would be steps in the output.
     fn pad(&mut self, filled: Filled) -> Result<()> {
         let (frame, end) = (self.blocks.fenced.port.frame, filled.bytes);
         let padded = Filled { bytes: end.next_multiple_of(self.blocks.align), ..filled };
@@ -325,7 +325,7 @@ impl Live for IioSink {
     fn lost(&mut self) -> Result<Reading> {
         Ok(match self.blocks.losses.read() {
             reading if self.blocks.fenced.port.running => reading,
-            // Until it runs the device has the count of the time before.
+            // The device keeps the previous run's count until it runs.
             Reading::Count(_) => Reading::Count(0),
             Reading::Noted(_) => Reading::Noted(false),
             Reading::Nothing => Reading::Nothing,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What IIO devices offer, and who uses them.
+//! The features of IIO devices, and the processes that use them.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -85,8 +85,8 @@ pub struct ChannelFacts {
 pub enum DmaBufs {
     /// They can.
     Yes,
-    /// They cannot: the driver lacks it (`EPERM`), or the kernel, which is older than Linux 6.11
-    /// (`ENOTTY`). Samples go through `read()` and `write()`.
+    /// Dma-bufs cannot be used: the driver does not support them (`EPERM`), or the kernel is older
+    /// than Linux 6.11 (`ENOTTY`). Samples go through `read()` and `write()`.
     No(Errno),
     /// Not known: the buffer is in use (`EBUSY`), or this user may not open the device (`EACCES`).
     Unknown(Errno),
@@ -107,7 +107,7 @@ impl DmaBufs {
             Err(errno @ Errno::NOTTY) => return Self::No(errno),
             Err(errno) => return Self::Unknown(errno),
         };
-        // The buffer is no dma-buf. The kernel sees that after it has asked the driver.
+        // The descriptor is no dma-buf. The kernel notices that after it has called the driver.
         match iio::attach(buffer.as_fd(), buffer.as_fd()) {
             Ok(()) | Err(Errno::INVAL) => Self::Yes,
             Err(errno @ (Errno::PERM | Errno::NOTTY)) => Self::No(errno),
@@ -129,7 +129,7 @@ impl DeviceFacts {
         let in_use: Vec<_> =
             all.iter().map(|one| one.buffers.iter().any(|one| one.open || one.enabled)).collect();
         let used = in_use.iter().filter(|used| **used).count();
-        // After the devices: what uses one of them then is still there, most likely.
+        // Users are listed after the devices: a user of a device most likely still exists then.
         let users = users();
         for (device, in_use) in all.iter_mut().zip(in_use) {
             device.users = users.of_device(&device.node, in_use, used > 1);
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::iio::sysfs::{Fake, PHY};
 
-    /// The receiver of a Pluto. Its number is one that no machine has: there is no node.
+    /// The receiver of a Pluto. No machine has a device with its number, so there is no node.
     const LPC: &[(&str, &str)] = &[
         ("name", "cf-ad9361-lpc\n"),
         ("label", "rx\n"),

@@ -21,13 +21,14 @@ pub(super) struct Fileio {
     /// Non-blocking.
     fd: OwnedFd,
     blocks: Copied,
-    /// What was read until the device stopped.
+    /// The part of a block that was read until the device stopped.
     last: Option<Filled>,
-    /// No write goes beyond a multiple of this, and how many bytes were written. A write that must
-    /// continue in another of the kernel's buffers may fail although it has written a part: if a signal
-    /// or a completion of an `io_uring` arrives meanwhile, `iio_buffer_write()` (7.3) returns
-    /// `ERESTARTSYS` and the samples are written again. `None`: the device is read.
+    /// Writes do not cross multiples of this. A write that must continue in another of the kernel's
+    /// buffers may fail although it has written a part: if a signal or a completion of an `io_uring`
+    /// arrives meanwhile, `iio_buffer_write()` (7.3) returns `ERESTARTSYS` and the samples are written
+    /// again. `None`: the device is read.
     whole: Option<u64>,
+    /// Bytes written.
     written: u64,
 }
 
@@ -72,8 +73,8 @@ impl Fileio {
         Pending { blocks, ready: (blocks > 0).then(|| Wait::ready(self.fd.as_fd())) }
     }
 
-    /// Copies what can be copied at the moment: reads once, or writes until the device accepts no more.
-    /// Returns the first block once all of it is copied.
+    /// Copies without waiting: reads once, or writes until the device accepts no more. Returns the
+    /// first block once all of it is copied.
     pub(super) fn take(&mut self) -> Result<Option<Filled>> {
         if let Some(last) = self.last.take() {
             return Ok(Some(last));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices of the Industrial I/O subsystem: what they offer, their attributes, and streams of their
+//! Devices of the Industrial I/O subsystem: their features, their attributes, and streams of their
 //! samples.
 
 mod attribute;

@@ -22,7 +22,7 @@ pub struct Repeat {
     losses: Losses,
     block: Buffer,
     /// The device's fence, which is not signalled before the device is stopped. It fails if the
-    /// driver has refused the block, which neither queueing nor enabling does.
+    /// driver has refused the block; queueing and enabling do not fail then.
     fence: OwnedFd,
 }
 
@@ -84,7 +84,7 @@ impl Repeat {
         }
     }
 
-    /// What the device says of the frames that it could not output since its start.
+    /// The number of frames that the device could not output since its start, as it reports it.
     pub fn lost(&self) -> Reading {
         self.losses.read()
     }

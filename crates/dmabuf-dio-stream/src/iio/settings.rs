@@ -31,8 +31,8 @@ impl Setting {
         self.after.as_ref().is_some_and(|after| !is_same(after, &self.asked))
     }
 
-    /// Sets the value that the attribute had, if it has another. Returns the one that it has, if
-    /// that did not work.
+    /// Sets the value that the attribute had, if it has another. Returns the current value if that
+    /// did not work.
     fn put_back(&self) -> Option<String> {
         let has = || self.file.read().unwrap_or_else(|error| error.to_string());
         if has() == self.before {
@@ -53,7 +53,7 @@ impl Setting {
 #[derive(Debug, Default)]
 pub struct Settings {
     all: Vec<Setting>,
-    /// So many have been written, and may be put back.
+    /// The number of written attributes, which may be restored.
     written: usize,
 }
 
@@ -116,8 +116,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Puts back what was written, in reverse order. Other attributes that the driver changed as a
-    /// side effect are not put back. Does nothing if nothing was written.
+    /// Restores the written attributes in reverse order. Other attributes that the driver changed as
+    /// a side effect are not put back. Does nothing if nothing was written.
     ///
     /// # Errors
     ///
@@ -185,7 +185,8 @@ mod tests {
         both.put_back().expect("put back");
         assert_eq!(has(&fake, LO), "2400000000");
         assert_eq!(has(&fake, GAIN), "71.000000 dB");
-        // Unless they are to stay, and only once: it may have been set by someone else since.
+        // The settings are restored unless they are kept, and only once: another program may have
+        // changed them since.
         attribute(&fake, LO).write("1").expect("written");
         both.put_back().expect("nothing to do");
         assert_eq!(has(&fake, LO), "1");

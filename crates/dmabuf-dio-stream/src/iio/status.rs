@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a device says of its losses: a counter of its driver, or a status register in which hardware notes that samples were lost, as `iio_adi_xflow_check` of libiio
-//! reads it: that of the cores of Analog Devices, through debugfs, for root.
+//! The losses that a device reports, by a counter of its driver or by a status register in which
+//! hardware notes lost samples. The register is in cores of Analog Devices. Root can read it through
+//! debugfs, as `iio_adi_xflow_check` of libiio does.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,13 +15,14 @@ use crate::gaps::Reading;
 const DEBUG: &str = "/sys/kernel/debug/iio";
 /// `REG_UI_STATUS` of a core.
 const STATUS: u32 = 0x88;
-/// What makes an address one of the core, not of the converter, in drivers that have both in one file.
+/// This bit selects the registers of the core, not of the converter, in drivers that have both in
+/// one file.
 const CORE: u32 = 0x8000_0000;
 /// Bits of the register, cleared by writing them: an ADC had nowhere to put samples, a DAC had none.
 const OVERFLOW: u32 = 4;
 const UNDERFLOW: u32 = 1;
 
-/// What a device says of its losses.
+/// The way in which a device reports its losses.
 #[derive(Debug)]
 pub(super) struct Losses {
     counter: Counter,
@@ -44,7 +46,7 @@ impl Losses {
         }
     }
 
-    /// Forgets what the hardware noted until now. What it noted before it had a block is no loss.
+    /// Forgets what the hardware noted until now. An overflow before the first block is no loss.
     pub(super) fn clear(&self) {
         if let Some(status) = &self.status {
             status.clear();
@@ -106,7 +108,7 @@ impl Status {
     }
 }
 
-/// Whether the backend of a device is such a core: "axi-adc", "axi-dac".
+/// Whether the backend of a device is a core of Analog Devices: "axi-adc", "axi-dac".
 fn is_core(folder: &Path) -> bool {
     fs::read_to_string(folder.join("backend0/name")).is_ok_and(|name| name.starts_with("axi-"))
 }
@@ -135,7 +137,7 @@ mod tests {
         assert!(!is_there(), "another device's registers may do anything when they are read");
         let text = fs::read_to_string(folder.join("direct_reg_access")).expect("read");
         assert_eq!(text, "0x4\n", "untouched");
-        // A file keeps what was written, which is the address: not one with an overflow's bit alone.
+        // The test file keeps the written address, which is more than an overflow's bit.
         add("backend0/name", "axi-adc\n");
         assert!(is_there());
         let text = fs::read_to_string(folder.join("backend0/direct_reg_access")).expect("read");

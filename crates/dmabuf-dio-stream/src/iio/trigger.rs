@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Triggers: what makes some devices take a sample.
+//! Triggers, which make some devices take a sample.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How procfs shows an open buffer. It does not say of which device.
+/// The name of an open buffer in procfs, which does not tell the device.
 const BUFFER: &str = "anon_inode:iio:buffer";
 
 /// A process that has a device open.
@@ -15,11 +15,11 @@ pub struct User {
     pub pid: u32,
     /// The name of its program, up to 15 bytes of it.
     pub command: String,
-    /// What it has open.
+    /// The node that it has open.
     pub holds: Holds,
 }
 
-/// What a process has open.
+/// The node that a process has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Holds {
@@ -77,8 +77,8 @@ impl Users {
         }
     }
 
-    /// The users of a device. `in_use` says whether one of its buffers is, `others` whether one of
-    /// another device is.
+    /// The users of a device. `in_use`: a buffer of the device is in use. `others`: a buffer of
+    /// another device is in use.
     pub(crate) fn of_device(&self, node: &Path, in_use: bool, others: bool) -> Vec<User> {
         let mut users: Vec<_> = self
             .nodes

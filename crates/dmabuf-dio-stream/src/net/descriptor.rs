@@ -23,7 +23,7 @@ const PIPE_BUF: u64 = 4096;
 const MOST: u64 = 1 << 20;
 /// A Unix socket queues this many bytes as one piece.
 const UNIX_PIECE: u64 = 32 << 10;
-/// Bytes that a pipe is to hold: the most that users may have without privileges.
+/// The requested capacity of a pipe in bytes: the most for users without privileges.
 const PIPE_SIZE: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(own.write(&memory, 0, 1), Err(Errno::PIPE));
     }
 
-    /// Where the pipe cannot be opened again, each write has room, or none is made.
+    /// If the pipe cannot be opened again, only writes that have room are made.
     #[test]
     fn shared_pipe_is_polled_before_writes() {
         let (read, given) = pipe();

@@ -29,7 +29,7 @@ pub struct FdSource {
 #[derive(Debug)]
 enum State {
     Running,
-    /// What has been read is returned, then the error, if any.
+    /// Data that has been read is returned first, then the error, if any.
     Ending(Option<Error>),
     Ended,
 }
@@ -137,7 +137,7 @@ pub struct FdSink {
     piece: u64,
     frame: u64,
     blocks: Copied,
-    /// Reported once what was written before has been.
+    /// The error is reported after the data that was written before it.
     error: Option<Error>,
 }
 

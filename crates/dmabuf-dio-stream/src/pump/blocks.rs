@@ -41,10 +41,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives full blocks to the sink. Those that were full before the source failed are kept.
+    /// Gives full blocks to the sink, also those that were full before the source failed.
     pub(super) fn pass_on(&mut self) -> Result<()> {
         if self.span.is_some() && (self.all_asked_for() || self.ledger.is_unread()) {
-            // What was lost before these blocks.
+            // Losses before these blocks have to be known.
             self.count()?;
         }
         let mut full = Vec::new();

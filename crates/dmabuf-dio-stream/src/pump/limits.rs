@@ -25,8 +25,8 @@ impl Run<'_> {
         left.min(span.saturating_sub(self.asked).saturating_sub(lost.saturating_mul(self.frame)))
     }
 
-    /// Whether the clock ends the stream. It does as soon as the time is over if the device cannot
-    /// say how much of its time is.
+    /// Whether the clock ends the stream. If the device does not count losses, it does so as soon as
+    /// the time is over.
     pub(super) fn is_late(&mut self) -> Result<bool> {
         let (Some(time), Some((begun, _))) = (self.stream.time, self.begun) else {
             return Ok(false);

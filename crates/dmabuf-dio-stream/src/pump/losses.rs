@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a running stream has lost.
+//! The losses of a running stream.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What a video device has left out.
+    /// Copies the gaps that a video device reports.
     pub(super) fn set_told(&mut self) {
         if let Some(log) = self.stream.source.frame_log() {
             self.ledger.set_told(log.gaps());
@@ -51,7 +51,7 @@ impl Run<'_> {
         gaps
     }
 
-    /// Removes from the last gap what was lost after the end of the device's time.
+    /// Removes losses after the end of the device's time from the last gap.
     fn trim(&self, gaps: &mut Vec<Gap>) {
         let Some(span) = self.span.filter(|_| self.ledger.told_totals().1 == 0) else { return };
         let lost: u64 = gaps.iter().filter_map(|gap| gap.frames).sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a running stream tells the program.
+//! Reports of a running stream to the program.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells what is known of the data.
+    /// Reports the known facts about the data.
     pub(super) fn record(&mut self) -> Result<()> {
         if self.stream.recorder.is_none()
             || self.recorded.is_some_and(|recorded| recorded.elapsed() < TICK)

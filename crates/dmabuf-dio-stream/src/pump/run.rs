@@ -72,7 +72,7 @@ impl Stream<'_> {
             }
             let _ = run.drain();
         }
-        // While the sink still counts.
+        // The sink still counts at this point.
         let _ = run.count_output(true);
         run.set_told();
         let asked = run.limit.is_some() || run.stream.time.is_some();
@@ -90,11 +90,11 @@ impl Stream<'_> {
 /// A running stream.
 pub(super) struct Run<'s> {
     pub(super) stream: Stream<'s>,
-    /// In bytes: of the data, and of the device's time.
+    /// Limits in bytes: of the data, and of the device's time.
     pub(super) limit: Option<u64>,
     pub(super) span: Option<u64>,
     pub(super) frame: u64,
-    /// What the source lost, and what the sink lacked.
+    /// The losses of the source, and the underruns of the sink.
     pub(super) ledger: Ledger,
     pub(super) output: Ledger,
     /// Bytes that the sink has finished.
@@ -110,7 +110,7 @@ pub(super) struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     pub(super) begun: Option<(Instant, Duration)>,
     pub(super) started: Option<SystemTime>,
-    /// Once there is a sample.
+    /// Set once there is a sample.
     pub(super) begin: Option<Begin>,
     pub(super) told: Option<Instant>,
     pub(super) recorded: Option<Instant>,
@@ -168,7 +168,7 @@ impl Run<'_> {
             self.wait(true)?;
         }
         self.stream.source.stop()?;
-        // The blocks that were full by then.
+        // Blocks that became full before the source stopped.
         self.pass_on()?;
         self.drain()
     }

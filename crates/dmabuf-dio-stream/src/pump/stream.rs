@@ -83,9 +83,9 @@ impl<'s> Stream<'s> {
         self
     }
 
-    /// Ends a block after every `bytes` bytes, rounded down to whole frames and to what the source
-    /// fills at least ([`Facts::align`](crate::Facts::align)), at least once that: for a
-    /// [`RotatingSink`](crate::RotatingSink), whose files begin with a block.
+    /// Ends a block after every `bytes` bytes, rounded down to whole frames and to a multiple of
+    /// [`Facts::align`](crate::Facts::align), but at least one multiple. A
+    /// [`RotatingSink`](crate::RotatingSink) needs this, because its files begin with a block.
     #[must_use]
     pub fn cut(mut self, bytes: u64) -> Self {
         self.cut = Some(bytes);
@@ -108,8 +108,8 @@ impl<'s> Stream<'s> {
         self
     }
 
-    /// Tells what is known of the data about every 100 ms, for a record that is kept if the process is
-    /// killed. Called from the thread that runs the stream: it must not take long.
+    /// Reports the known facts about the data about every 100 ms, for a record that survives if the
+    /// process is killed. Called from the thread that runs the stream: it must not take long.
     #[must_use]
     pub fn record(mut self, recorder: impl FnMut(&Known<'_>) + 's) -> Self {
         self.recorder = Some(Box::new(recorder));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stream reports: while it runs, and at its end.
+//! The reports of a stream, while it runs and at its end.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -63,15 +63,15 @@ impl Begin {
     }
 }
 
-/// What is known of the data of a stream while it runs.
+/// The known facts about the data of a running stream.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Known<'s> {
-    /// Bytes delivered to the sink. What is known to be missing in them is in `gaps`.
+    /// Bytes delivered to the sink. `gaps` has the known losses in them.
     pub bytes: u64,
-    /// As [`Summary::gaps`], up to these bytes.
+    /// Like [`Summary::gaps`], for these bytes.
     pub gaps: Vec<Gap>,
-    /// As [`Summary::loss_known`].
+    /// Like [`Summary::loss_known`].
     pub loss_known: bool,
     /// When the samples began.
     pub begin: Option<Begin>,
@@ -104,7 +104,7 @@ pub struct State {
 pub struct Interrupted {
     /// The error.
     pub error: Error,
-    /// What was delivered to the sink.
+    /// The result up to the error.
     pub summary: Summary,
 }
 

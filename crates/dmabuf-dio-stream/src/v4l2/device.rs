@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture devices of V4L2, and what they offer.
+//! Capture devices of V4L2, and their formats.
 
 use std::fmt;
 use std::fs;
@@ -76,7 +76,7 @@ pub struct VideoFacts {
     pub name: String,
     /// Its driver.
     pub driver: String,
-    /// Where it is connected.
+    /// The connection of the device, such as a USB port.
     pub bus: String,
     /// Whether its queue is multi-planar.
     pub multi_planar: bool,
@@ -92,7 +92,7 @@ pub struct VideoFacts {
 }
 
 impl VideoFacts {
-    /// All capture devices, by number. Those that this user may not open have no name.
+    /// All capture devices, by number. Devices that this user may not open have no name.
     pub fn all() -> Vec<Self> {
         nodes().into_iter().filter_map(|node| Self::of(&node)).collect()
     }
@@ -288,7 +288,7 @@ impl VideoDevice {
             let mut like: Vec<_> = like.filter(|one| wanted.is_like(*one)).collect();
             if like.contains(&wanted) { wanted } else { like.pop().unwrap_or(wanted) }
         });
-        // Of a new format, the driver chooses lengths and colours.
+        // The driver chooses the lengths and colours of a new format.
         let (now_size, now, field) = match &before {
             Format::Single(now) => ((now.width, now.height), now.pixelformat, now.field),
             Format::Multi(now) => ((now.width, now.height), now.pixelformat, now.field),

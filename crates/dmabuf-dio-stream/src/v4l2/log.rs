@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a capture device says of its frames: numbers, times, and which are missing.
+//! The log of a capture device's frames: their numbers and times, and the missing frames.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -25,7 +25,7 @@ pub struct Frame {
     pub microseconds: i64,
     /// Its length in bytes.
     pub bytes: u32,
-    /// Where it begins in the data.
+    /// Offset of the frame in the data.
     pub offset: u64,
 }
 
@@ -63,11 +63,11 @@ pub struct FrameLog {
     length: Option<u32>,
 }
 
-/// What becomes of a frame.
+/// The treatment of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Whole,
-    /// The driver says that its content is damaged, or its length differs from that of the others.
+    /// The driver marked it as damaged, or its length differs from the length of the others.
     Damaged,
 }
 
@@ -153,13 +153,13 @@ impl FrameLog {
         &self.listed
     }
 
-    /// Where frames are missing between two others, by offset in the data.
+    /// The gaps between frames, by offset in the data.
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
     /// Frames that were captured but not delivered, because the driver marked them as damaged or
-    /// their length differs from that of the others. Gaps include those between two delivered
+    /// their length differs from the length of the others. Gaps include those between two delivered
     /// frames.
     pub fn damaged(&self) -> u64 {
         self.damaged

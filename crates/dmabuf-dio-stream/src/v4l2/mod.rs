@@ -74,7 +74,7 @@ pub struct VideoSource {
     /// A loss ends the stream.
     is_strict: bool,
     begun: Option<Instant>,
-    /// Where the time began: of the first frame, and of its arrival.
+    /// The start of the time: of the first frame, and of its arrival.
     first: Option<(i64, Instant)>,
     ended: bool,
 }
@@ -147,7 +147,7 @@ impl VideoSource {
         self.ended
     }
 
-    /// What is known of the frames.
+    /// The log of the frames.
     pub fn log(&self) -> &FrameLog {
         &self.log
     }
@@ -364,7 +364,7 @@ impl VideoSource {
     }
 }
 
-/// All heaps except that of ordinary memory.
+/// All heaps except the heap of ordinary memory.
 fn other_heaps() -> Vec<String> {
     let entries = fs::read_dir(HEAPS).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -465,7 +465,7 @@ impl Source for VideoSource {
     }
 }
 
-/// What it loses is in its log.
+/// The log has the lost frames.
 impl Live for VideoSource {
     fn start(&mut self) -> Result<()> {
         (0..self.buffers.len()).try_for_each(|index| self.give_back(index as u32))?;
