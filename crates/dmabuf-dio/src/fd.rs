@@ -34,13 +34,13 @@ pub(crate) enum FileSystem {
 }
 
 impl FileSystem {
-    /// That of a file.
+    /// The file system of a file.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Self {
         Self::told_by(rustix::fs::fstatfs(fd))
     }
 
-    /// That of a file, or if it does not tell, of its folder: SMB asks the server by the file's name,
-    /// which a file that is being created may not have yet.
+    /// The file system of a file, or of its folder if the call fails. SMB asks the server by the
+    /// file's name, which a new file may not have yet.
     pub(crate) fn of_file_or_folder(fd: BorrowedFd<'_>, path: &Path) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let of_folder = |_| rustix::fs::statfs(folder.unwrap_or(Path::new(".")));
@@ -113,7 +113,7 @@ mod tests {
     fn only_nameless_tmpfs_files_become_buffers() {
         for (folder, in_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {
             let Ok(stat) = rustix::fs::statfs(folder) else { continue };
-            // Whatever is mounted there.
+            // Anything may be mounted there.
             if (stat.f_type as u64 == 0x0102_1994) != in_memory {
                 continue;
             }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a buffer is, or is to be.
+/// The kind of a buffer, or of a buffer to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Kind {
@@ -15,8 +15,8 @@ pub enum Kind {
     /// A memfd that holds the content and nothing else, so that programs can open it by path, and a
     /// dma-buf over its pages if `/dev/udmabuf` allows that.
     File,
-    /// Memory of this process only. It is allocated in huge pages on most systems, where those of a
-    /// memfd have to be collapsed into huge ones, which costs more.
+    /// Memory of this process only. On most systems it is allocated in huge pages. The pages of a
+    /// memfd have to be collapsed into huge pages, which costs more.
     Private,
     /// Only as what a load is to create: a dma-buf if one can be had, else a memfd. No buffer is of
     /// this kind.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is found out once in a process.
+//! Values that a process determines once.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number below `u64::MAX` that is found once. Threads that need it meanwhile find it, too: nobody
-/// waits, least of all a child of fork(2) for a thread that only its parent has.
+/// A number below `u64::MAX` that is determined once. Threads that need it at the same time
+/// determine it, too, so no thread waits. A child of fork(2) would wait for ever for a thread that
+/// only its parent has.
 #[derive(Debug)]
 pub(crate) struct Known(AtomicU64);
 
@@ -35,7 +36,7 @@ mod tests {
     fn value_is_computed_once_without_blocking() {
         static NUMBER: Known = Known::new();
         assert_eq!(NUMBER.get(), None);
-        // Whoever asks while it is being found finds it.
+        // A second call while the number is being determined determines it, too.
         assert_eq!(NUMBER.get_or_find(|| NUMBER.get_or_find(|| 7)), 7);
         assert_eq!(NUMBER.get_or_find(|| unreachable!()), 7);
     }

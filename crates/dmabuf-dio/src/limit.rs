@@ -3,7 +3,8 @@
 
 use rustix::process::Resource;
 
-/// The current limit; `None` if there is none, or if the call is blocked: what exceeds it fails then.
+/// The current limit; `None` if there is none, or if the call is blocked. In that case exceeding the
+/// limit fails later.
 ///
 /// rustix takes it for a call that cannot fail.
 pub(crate) fn current(resource: Resource) -> Option<u64> {

@@ -107,7 +107,7 @@ impl<'f> Loader<'f> {
 
     /// The kind of buffer that [`load`](Self::load) creates. Default: [`Kind::Any`], which is a
     /// dma-buf if one can be had, else a memfd; [`Buffer::kind`] says which. With a
-    /// [`backend`](Self::backend) it is what that creates.
+    /// [`backend`](Self::backend), it is the kind that this backend creates.
     #[must_use]
     pub fn kind(mut self, kind: Kind) -> Self {
         self.options.kind = kind;
@@ -170,9 +170,9 @@ impl<'f> Loader<'f> {
     }
 
     /// Like [`load`](Self::load), and calls `ready` with another owner of [`Private`](Kind::Private)
-    /// memory before anything is read into it. What refers to the memory, such as tensors, can be
-    /// prepared in another thread while the disk reads. Its bytes are undefined until the load has ended
-    /// without error; after an error the memory stays until its last owner drops it.
+    /// memory before anything is read into it. Objects that refer to the memory, such as tensors,
+    /// can be prepared in another thread while the disk reads. Its bytes are undefined until the
+    /// load has ended without error; after an error the memory stays until its last owner drops it.
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ impl<'f> Loader<'f> {
         Task { file, direction: Direction::Load, offset: self.offset, length, options, watch }
     }
 
-    /// As [`open`](Self::open), for a buffer, which has at least one byte.
+    /// Like [`open`](Self::open), but fails if the range is empty: a buffer has at least one byte.
     fn open_some(&self) -> Result<(File, u64)> {
         match self.open()? {
             (file, 0) => Err(Error::EmptyRange { path: file.path, direction: Direction::Load }),

@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// The position is the caller's if the descriptor could only be duplicated.
+    /// A duplicated descriptor shares its position with the caller's.
     #[test]
     fn finding_the_end_keeps_the_file_position() {
         let file = tempfile::tempfile().expect("a file");

@@ -111,7 +111,7 @@ fn explain(task: &Task<'_>, errno: Errno, wanted: u64) -> Attempt {
         Errno::NOMEM => Error::NoMemory { wanted, available: None, reserve: None }.into(),
         Errno::INTR => task.cancelled(0).into(),
         Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::PERM => {
-            // Is it the kernel or this file?
+            // Another file tells whether the kernel or this file is the reason.
             let refusal = match try_out() {
                 Err(Attempt::Refused(refusal)) => refusal,
                 _ => refusal::file(Backend::Heap, task, errno),

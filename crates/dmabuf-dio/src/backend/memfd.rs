@@ -56,7 +56,7 @@ impl Driver for Memfd {
     }
 }
 
-/// What the memory is for.
+/// The purpose of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A plain memfd: as long as the content, except in reserved huge pages.

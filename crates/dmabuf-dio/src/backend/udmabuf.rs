@@ -134,12 +134,12 @@ pub(crate) fn make(device: BorrowedFd<'_>, memfd: &Shared) -> Result<Shared, Att
     Ok(buf)
 }
 
-/// Writes what caches hold of a new udmabuf to its memory.
+/// Writes the cached data of a new udmabuf to its memory.
 ///
-/// When CPU access to a udmabuf begins first, Linux without `kernel/series/udmabuf` maps it for a device of its own
-/// without cleaning the caches, and then invalidates them (`begin_cpu_udmabuf()` of 6.12 and 7.3). Where devices
-/// are not coherent by default, that loses what the CPU has stored. Access to write invalidates
-/// nothing, and its end cleans.
+/// Linux without `kernel/series/udmabuf` maps a udmabuf for a device of its own when CPU access
+/// begins for the first time. It does not clean the caches then, but invalidates them
+/// (`begin_cpu_udmabuf()` of 6.12 and 7.3). Where devices are not coherent by default, data that the
+/// CPU has stored is lost. Access for writing invalidates nothing, and its end cleans.
 fn clean(device: BorrowedFd<'_>, buf: &Shared) {
     // Devices are coherent there.
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// An owned file descriptor of a dma-buf, and its length. Devices can import it.
 ///
-/// It is what a [`Buffer`](crate::Buffer) is to devices; to access its content, convert it to one.
+/// To access its content, convert it to a [`Buffer`](crate::Buffer).
 ///
 /// `Send` and `Sync`.
 #[derive(Debug)]

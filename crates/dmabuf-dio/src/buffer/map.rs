@@ -42,7 +42,7 @@ impl Shared {
         self.map_shared()
     }
 
-    /// The same, for callers that promise to write no range that others use.
+    /// Like `map_mut`, for callers that promise to write no range that others use.
     pub(crate) fn map_shared(&self) -> Result<MapMut<'_>> {
         if !self.is_writable() {
             return Err(Error::ReadOnlyBuffer);

@@ -41,7 +41,7 @@ use crate::report::Report;
 #[derive(Debug)]
 pub struct Buffer {
     memory: Memory,
-    /// Where the content is.
+    /// The range of the content.
     range: Range<u64>,
     report: Option<Box<Report>>,
 }
@@ -76,7 +76,7 @@ impl Buffer {
         self
     }
 
-    /// Records how the content was transferred, for those who fill a buffer themselves.
+    /// Records how the content was transferred, for programs that fill a buffer themselves.
     #[must_use]
     pub fn with_report(mut self, report: Report) -> Self {
         self.report = Some(Box::new(report));
@@ -174,9 +174,9 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// The position of the content in the buffer, in bytes: what was loaded, or all of it. It starts
-    /// at 0 if the loaded range starts on a page boundary of the file, else within the first page. If
-    /// the device's blocks are larger than a page, blocks count instead.
+    /// The position of the content in the buffer, in bytes: the loaded range, or the whole buffer.
+    /// It starts at 0 if the loaded range starts on a page boundary of the file, else within the
+    /// first page. If the device's blocks are larger than a page, blocks count instead.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -211,10 +211,10 @@ impl Buffer {
         self.shared().map_or(true, Shared::is_writable)
     }
 
-    /// The dma-buf, for devices. For a [`File`](Kind::File) it is over the pages of the memfd: what
-    /// is written through one is seen through the other, except in a partial page at the end, of which
-    /// the dma-buf has a copy followed by zeros, since the kernel creates dma-bufs of whole pages only
-    /// ([`shared_len`](Self::shared_len)).
+    /// The dma-buf, for devices. For a [`File`](Kind::File) it is over the pages of the memfd: data
+    /// written through one is visible through the other. A partial page at the end is an exception:
+    /// the dma-buf has a copy of it, followed by zeros, because the kernel creates dma-bufs of whole
+    /// pages only ([`shared_len`](Self::shared_len)).
     ///
     /// Programs that use the file do not begin and end CPU access. A Linux kernel without the fix in
     /// kernel/series does not synchronise devices for a udmabuf anyway: use the dma-buf with devices
@@ -245,7 +245,7 @@ impl Buffer {
         }
     }
 
-    /// The descriptor: of the dma-buf or memfd; of a file in memory, that of the memfd.
+    /// The descriptor of the dma-buf or memfd. For a file in memory, it is the memfd's.
     ///
     /// # Errors
     ///
@@ -301,7 +301,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::NotADmaBuf`].
+    /// As for [`DmaBuf::set_name`], and [`Error::NotADmaBuf`].
     pub fn set_name(&self, name: &str) -> Result<()> {
         self.dma_buf()?.set_name(name)
     }
@@ -365,7 +365,7 @@ impl Buffer {
         Some(unsafe { std::slice::from_raw_parts(self.first(mapping), self.data_len() as usize) })
     }
 
-    /// The same, to be written.
+    /// Like [`bytes`](Self::bytes), for writing.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let first = self.first(self.alone()?);
         // SAFETY: as in `bytes`.
@@ -379,7 +379,7 @@ impl Buffer {
         if Arc::strong_count(mapping) > 1 {
             return None;
         }
-        // The count alone is not ordered after what former owners wrote.
+        // The count alone is not ordered after writes of former owners.
         fence(Ordering::Acquire);
         Some(mapping)
     }

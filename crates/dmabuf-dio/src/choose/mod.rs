@@ -23,7 +23,7 @@ pub(crate) struct Run<T> {
     before: Before,
 }
 
-/// What is tried: a backend and what distinguishes it from other candidates.
+/// A candidate to try: a backend and its settings.
 pub(crate) trait Candidate: Copy {
     fn backend(self) -> Backend;
 }
@@ -47,8 +47,8 @@ type Chosen<T> = (Backend, T, Vec<Refusal>);
 /// Returns the first available candidate and the refusals of those before it. `asked` is the
 /// backend that the caller selected, if any.
 ///
-/// Where the buffer's memory itself is refused, no other candidate is tried: its data would be lost,
-/// or is no data. That refusal is then the first one, whose remedy the error names.
+/// If the buffer's memory itself is refused, no other candidate is tried: its data would be lost, or
+/// it has no valid data. That refusal is then the first one, and the error names its remedy.
 pub(crate) fn choose<C: Candidate, T>(
     asked: Option<Backend>,
     candidates: &[C],
@@ -69,8 +69,8 @@ pub(crate) fn choose<C: Candidate, T>(
     Err(Error::Unavailable { asked, kind: None, refusals })
 }
 
-/// What is measured before a transfer. Once for all candidates: for a small file this takes as long
-/// as the transfer, and a backend that refuses has moved no data.
+/// Takes the measurements before a transfer, once for all candidates. For a small file this takes as
+/// long as the transfer, and a backend that refuses has moved no data.
 pub(crate) fn before(task: &Task<'_>) -> Before {
     Before::now(task.file.fd(), task.file.system, task.offset..task.end())
 }
@@ -93,7 +93,7 @@ impl<T> Run<T> {
         (value, facts.report())
     }
 
-    /// What there is to report of the transfer up to now, and its result.
+    /// The result of the transfer, and the facts for its report up to now.
     pub(crate) fn facts(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Facts) {
         let facts = Facts {
             operation: task.direction,
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::lend::NotLent;
 
-    /// What is tried, and how it ends, if the module refuses a buffer for this reason.
+    /// The tried backends and the result if the module refuses a buffer for this reason.
     fn tried(why: NotLent) -> (Vec<Backend>, Result<Backend>) {
         let mut tried = Vec::new();
         let result = choose(None, Backend::for_gathering(Kind::DmaBuf), |backend| {

@@ -54,7 +54,7 @@ pub(crate) fn reach(backend: Backend, buf: &Shared) -> Result<Reach, Attempt> {
     driver(backend).reach(buf)
 }
 
-/// What the backend would do, or why it is unavailable.
+/// Describes what the backend would do, or why it is unavailable.
 pub(crate) fn try_out(backend: Backend) -> Result<String, Refusal> {
     driver(backend).try_out().map_err(|attempt| attempt.into_refusal(backend))
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to do about an error: typed, because each face (Rust, C, Python, the command) words it with
-//! the names of its own calls and settings.
+//! Remedies for errors. They are typed, because each face (Rust, C, Python, the command) uses the
+//! names of its own calls and settings.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::kind::Kind;
 
-/// What to do about an error. `Display` is one line with the names of this crate;
-/// [`in_words`](Self::in_words) uses those of another face.
+/// A remedy for an error. `Display` is one line with the names of this crate;
+/// [`in_words`](Self::in_words) uses the names of another face.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
@@ -16,7 +16,7 @@ pub enum Hint {
     Step(Cow<'static, str>),
     /// Allow any kind of buffer.
     AnyKind {
-        /// The kind that was requested, and what makes it available.
+        /// The requested kind, and a way to make it available.
         or: Option<(Kind, String)>,
     },
     /// Load as another kind, one that has a descriptor.
@@ -25,7 +25,7 @@ pub enum Hint {
     WithDmaBuf,
     /// Let any backend be used.
     AnyBackend,
-    /// Load in ranges; before that, what else helps.
+    /// Load in ranges. The text is another remedy, which comes first.
     Ranges(&'static str),
     /// Load in ranges, or lower what the kernel module leaves to others.
     RangesOrReserve,
@@ -53,7 +53,7 @@ pub struct Words {
     pub setting: fn(&str) -> String,
     /// The call that says how many spare bytes pieces need.
     pub room: &'static str,
-    /// What lists the tensors of a model.
+    /// The call that lists the tensors of a model.
     pub tensors: &'static str,
 }
 

@@ -377,7 +377,7 @@ fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refu
     }
 }
 
-/// The refusal whose remedy helps: memory that is unusable is so for all backends.
+/// The refusal whose remedy helps. Unusable memory is unusable for all backends.
 fn decisive(refusals: &[Refusal]) -> Option<&Refusal> {
     let of_the_memory = refusals.iter().find(|refusal| refusal.is_of_the_memory());
     let with_remedy = refusals.iter().find(|refusal| refusal.remedy.is_some());
@@ -385,7 +385,7 @@ fn decisive(refusals: &[Refusal]) -> Option<&Refusal> {
 }
 
 impl Error {
-    /// Why each backend that was tried is not available, with what would make it available.
+    /// The reason why each tried backend is unavailable, with its remedy.
     pub fn refusals(&self) -> &[Refusal] {
         match self {
             Self::Unavailable { refusals, .. } => refusals,

@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::kind::Kind;
 
 impl Error {
-    /// What to do about it.
+    /// A remedy for the error.
     pub fn hint(&self) -> Hint {
         match self {
             Self::Open { errno, path, .. } => open_hint(*errno, path),

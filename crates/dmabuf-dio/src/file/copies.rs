@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who copies data that is requested with `O_DIRECT`, where the file's page cache does not show it.
+//! Finds copies of data that is requested with `O_DIRECT`, where the file's page cache does not show
+//! them.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,18 +12,19 @@ use crate::fd::FileSystem;
 /// Copies that a file system or a device makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
-    /// By Btrfs, which computes checksums of a copy that cannot change: since Linux 6.15 in the page
-    /// cache (also in some older ones), which it empties again, and since 7.0 in memory of its own.
+    /// Btrfs copies, because it computes checksums of data that cannot change. Since Linux 6.15, and
+    /// in some older kernels, it copies to the page cache, which it empties again; since 7.0, to
+    /// memory of its own.
     Checksummed,
-    /// By a file system that tells that it has no direct I/O on this file, such as f2fs on compressed
-    /// files. It uses the page cache, which it may empty again.
+    /// The file system copies, and tells that it has no direct I/O on this file, as f2fs does for
+    /// compressed files. It uses the page cache, which it may empty again.
     Declined,
-    /// By a loop device, whose file goes through the page cache.
+    /// A loop device copies, because its file goes through the page cache.
     Looped,
 }
 
 impl Copies {
-    /// Who copies, and what would change it.
+    /// Describes the copy and its remedy.
     pub(crate) fn note(self) -> &'static str {
         match self {
             Self::Checksummed => {

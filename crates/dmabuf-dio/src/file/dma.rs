@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a disk's requests have to be mapped for DMA, by what sysfs tells.
+//! Whether a disk's requests have to be mapped for DMA, according to sysfs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn has_iommu() -> Option<bool> {
     (found != UNKNOWN).then_some(found == 1)
 }
 
-/// What a disk's driver does about an IOMMU.
+/// The way in which the addresses for a disk get through an IOMMU.
 #[derive(Debug, PartialEq, Eq)]
 enum Translation {
     None,
@@ -123,7 +123,7 @@ fn pci(device: &Path) -> Translation {
     if !kind.starts_with("DMA") {
         return Translation::None;
     }
-    // Such a device is the one that the kernel calls untrusted (drivers/pci/probe.c).
+    // The kernel calls such a device untrusted (drivers/pci/probe.c).
     let removable = fs::read_to_string(device.join("removable")).unwrap_or_default();
     if removable.trim() == "removable" {
         return Translation::ByDriver(

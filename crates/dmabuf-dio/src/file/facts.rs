@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `statx(2)` tells of a file, or `fstat(2)` where that is blocked, as by the seccomp profiles of old
-//! container engines.
+//! Facts about a file from `statx(2)`, or from `fstat(2)` if `statx(2)` is blocked, as by the
+//! seccomp profiles of old container engines.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,7 +8,7 @@ use rustix::fs::{self, AtFlags, FileType, Stat, Statx, StatxFlags};
 
 use crate::file::alignment::Alignment;
 
-/// What is known of an open file.
+/// Facts about an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) file_type: FileType,

@@ -37,7 +37,7 @@ pub struct File {
     buffered: OnceLock<rustix::io::Result<OwnedFd>>,
     pub(crate) align: Alignment,
     pub(crate) is_device: bool,
-    /// That of the file; a device is on none.
+    /// The file system of the file; a device is on none.
     pub(crate) system: FileSystem,
     /// Bytes saved by holes and compression: reading them needs no storage access.
     pub(crate) unallocated: u64,
@@ -271,7 +271,7 @@ impl File {
         )
     }
 
-    /// What copies the data although it is requested with `O_DIRECT`.
+    /// The copy that is made although data is requested with `O_DIRECT`.
     pub(crate) fn copies(&self) -> Option<Copies> {
         self.is_direct()
             .then(|| copies::of(self.fd(), self.system, self.direction, self.disk))
@@ -324,8 +324,8 @@ impl File {
     }
 }
 
-/// The current end of a regular file or block device. Seeking would move the file position, which
-/// is the caller's if the descriptor is a duplicate.
+/// The current end of a regular file or block device. Seeking would move the file position, which a
+/// duplicated descriptor shares with the caller's.
 pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     /// `_IOR(0x12, 114, size_t)` (`linux/fs.h`), which returns a `u64`.
     const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
@@ -366,7 +366,7 @@ fn reopen(fd: BorrowedFd<'_>, direction: Direction, flags: OFlags) -> rustix::io
     }
 }
 
-/// Checks that it is a file, and returns what is known of it.
+/// Checks that it is a file, and returns its facts.
 fn examine(path: &Path, fd: BorrowedFd<'_>, direction: Direction) -> Result<Facts> {
     let facts = Facts::of(fd).map_err(|errno| Error::Open {
         path: path.to_owned(),
@@ -515,7 +515,7 @@ mod tests {
         }
     }
 
-    /// Runs `test` in a thread that may access files as `nobody` may.
+    /// Runs `test` in a thread with the file permissions of the user `nobody`.
     fn as_nobody(test: impl FnOnce() + Send) {
         const NOBODY: libc::uid_t = 65534;
         std::thread::scope(|scope| {
@@ -568,7 +568,7 @@ mod tests {
     fn only_tmpfs_counts_as_memory() {
         for (folder, is_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {
             let Ok(stat) = fs::statfs(folder) else { continue };
-            // Whatever is mounted there.
+            // Anything may be mounted there.
             if (stat.f_type as u64 == 0x0102_1994) != is_memory {
                 continue;
             }

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
     }
 
-    /// As SMB does: see `commit`.
+    /// SMB replaces files in this way: see `commit`.
     #[test]
     fn finished_file_is_kept_when_the_old_one_is_gone() {
         let folder = tempfile::tempdir().expect("temporary folder");

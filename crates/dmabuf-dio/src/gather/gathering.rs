@@ -44,7 +44,7 @@ pub struct Gathering {
     pub(super) cached: u64,
 }
 
-/// What makes the requests.
+/// The way to make requests.
 #[derive(Debug)]
 pub(super) enum Engine {
     Ring(Box<Batches>),

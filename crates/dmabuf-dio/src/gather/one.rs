@@ -15,7 +15,7 @@ use crate::lend::{Attached, NotLent};
 use crate::memory::Mapping;
 use crate::threads;
 
-/// What makes one request.
+/// The way to make one request at a time.
 #[derive(Debug)]
 pub(super) enum One {
     Module(Attached),

@@ -35,7 +35,7 @@ pub(super) struct Counts {
     pub(super) direct: u64,
 }
 
-/// The results of all pieces. Those not listed are whole and at their places.
+/// The results of all pieces. Pieces that are not listed are whole and at their places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     /// Offsets of the unaligned pieces, by number.

@@ -28,7 +28,7 @@ impl Piece {
     }
 }
 
-/// Where in the buffer the bytes of a piece are.
+/// The place of a piece's bytes in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Offset in the buffer, in bytes: the piece's place, or within the spare bytes if the piece is
@@ -69,7 +69,7 @@ pub enum PieceError {
 }
 
 impl PieceError {
-    /// What to do about it.
+    /// A remedy for the error.
     pub fn hint(&self) -> Hint {
         match self {
             Self::EndOfFile { .. } => {

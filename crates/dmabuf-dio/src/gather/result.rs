@@ -24,7 +24,7 @@ pub struct Gathered<'p> {
     pub(super) setup: Arc<Setup>,
 }
 
-/// What is the same for all calls.
+/// The facts that are the same for all calls.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) backend: Backend,
@@ -43,7 +43,7 @@ pub(super) struct Setup {
     pub(super) note: Option<String>,
 }
 
-/// What a call did and what it cost.
+/// The actions and the cost of a call.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -115,7 +115,7 @@ impl Gathered<'_> {
         find(&self.outcome.starts, number).unwrap_or(piece.buf_offset)
     }
 
-    /// What the call did and what it cost.
+    /// The actions and the cost of the call.
     pub fn report(&self) -> GatherReport {
         let (setup, counts) = (&self.setup, &self.outcome.counts);
         let mut notes = Vec::new();

@@ -26,7 +26,7 @@ const BATCH: u32 = 32;
 /// The maximum number of registered buffers in a ring.
 const MAX_BUFFERS: u64 = 1 << 14;
 
-/// What a gather reads into.
+/// The memory that a gather reads into.
 #[derive(Debug)]
 pub(super) enum Target {
     /// A dma-buf of `len` bytes.
@@ -201,7 +201,7 @@ struct Call<'c, 'p> {
     watch: &'c Watch<'c>,
     shift: u32,
     polled: bool,
-    /// The disk does not support polling: what is left needs another ring.
+    /// The disk does not support polling, so the remaining pieces need another ring.
     unpolled: Option<Errno>,
 }
 

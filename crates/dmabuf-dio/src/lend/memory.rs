@@ -14,7 +14,7 @@ use crate::buffer::Buffer;
 use crate::direction::Direction;
 use crate::memory::Mapping;
 
-/// How memory is cut into registered buffers, whose size is limited.
+/// Divides memory into registered buffers, whose size is limited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// Distance between the starts of two pieces, in bytes.
@@ -117,7 +117,7 @@ impl Memory {
                 let context = first.take().map_or_else(Context::with_slots, Ok);
                 match context.and_then(|context| context.attach(shared(block)?)) {
                     Ok(one) => attached.push(one),
-                    // As many as there are descriptors for.
+                    // The limit on open files allows no more blocks at a time.
                     Err(LendError::NoModule { errno })
                         if errno.raw() == libc::EMFILE && !attached.is_empty() =>
                     {
@@ -233,7 +233,7 @@ impl Memory {
     }
 }
 
-/// What I/O may do to the pages of a slot.
+/// The directions of I/O that a slot allows.
 fn slot_flags(direction: Direction) -> u32 {
     match direction {
         Direction::Load => dio::SLOT_READ,

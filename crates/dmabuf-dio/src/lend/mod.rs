@@ -23,8 +23,8 @@
 //!   ([`Arc`]), and the ring keeps its share until nothing is in flight: [`Ring`] waits for that on
 //!   drop. If the kernel repeatedly refuses to wait, the end of the requests is unknown: the memory
 //!   is then never unmapped (`Ring::stuck`).
-//! - *Who else.* Memory that others may write concurrently is never behind a Rust reference: it is
-//!   copied as in `memory/shared.rs`.
+//! - *Other users.* Memory that others may write concurrently is never behind a Rust reference: it
+//!   is copied as in `memory/shared.rs`.
 //!
 //! The state after a transfer is another matter. Loads, saves and gathers take every completion
 //! before they return (`Flight`), however they end, unless the ring is stuck. The content of a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel module: what it lends, and its calls.
+//! The kernel module: its loans and its calls.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
@@ -36,7 +36,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Whether the kernel keeps what is lent mapped for disks behind an IOMMU.
+    /// Whether the kernel keeps lent memory mapped for disks behind an IOMMU.
     pub(crate) fn keeps_mapped(&self) -> bool {
         self.info.features & dio::FEATURE_PREMAP != 0
     }
@@ -78,7 +78,7 @@ impl Context {
     ) -> dmabuf_dio_sys::Result<OwnedFd> {
         loop {
             match dio::load(self.as_fd(), request) {
-                // The context keeps what was read, and continues there.
+                // The context keeps the data that was read, and continues there.
                 Err(Errno::INTR) if !is_cancelled() => {}
                 result => return result,
             }
@@ -116,7 +116,7 @@ pub struct Attached {
     segments: u32,
 }
 
-/// What a call moved.
+/// The bytes that a call moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Moved {
@@ -133,7 +133,7 @@ pub struct Moved {
 pub struct MoveError {
     /// The kernel's error number.
     pub errno: Errno,
-    /// What was moved before the error.
+    /// The bytes that were moved before the error.
     pub moved: Moved,
     /// With `EINVAL` due to alignment: the modulus in bytes for which the offsets in file and
     /// buffer must be congruent.

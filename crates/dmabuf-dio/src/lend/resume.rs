@@ -9,7 +9,7 @@ use dmabuf_dio_sys::dio::ReadWrite;
 
 use crate::errno::Errno;
 
-/// The result of a READ or WRITE: what it moved, and why that is not all.
+/// The result of a READ or WRITE: the moved bytes, and the reason if these are not all.
 type Moved = std::result::Result<ReadWrite, (Errno, ReadWrite)>;
 
 /// Makes a READ or WRITE, and resumes it after every signal, until it completes, fails or is

@@ -60,9 +60,9 @@ pub struct Ring {
 /// The files of a ring.
 #[derive(Debug)]
 enum Files {
-    /// In its table, where the kernel has references of its own; which entries are in use.
+    /// The entries of its table that are in use. The kernel has references of its own.
     Registered([bool; FILES as usize]),
-    /// Where the kernel allows no table.
+    /// The files themselves, if the kernel allows no table.
     Held([Option<OwnedFd>; FILES as usize]),
 }
 
@@ -195,7 +195,7 @@ impl Ring {
         Self::lending_up_to(blocks.len(), blocks, direction, file)
     }
 
-    /// As [`lending_up_to`](Self::lending_up_to). Small blocks are joined if the module supports
+    /// Like [`lending_up_to`](Self::lending_up_to). Small blocks are joined if the module supports
     /// it: see [`goes_on`](Self::goes_on).
     ///
     /// # Errors
@@ -217,8 +217,8 @@ impl Ring {
         self.memory.goes_on(buffer)
     }
 
-    /// As [`lending`](Self::lending), with room for further blocks, `most` in all, which
-    /// [`lend`](Self::lend) adds.
+    /// Like [`lending`](Self::lending), with room for `most` blocks in all. [`lend`](Self::lend)
+    /// adds further blocks.
     ///
     /// # Errors
     ///

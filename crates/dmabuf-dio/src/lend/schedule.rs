@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeps requests in flight: the one scheduler of loads, saves, gathers and streams.
 //!
-//! A [`Planner`] knows which request comes next and what a result means for its bytes. [`run`]
-//! keeps its requests in flight until it has no more. Who cannot block, as a stream, uses
-//! [`InFlight`] alone. [`Verdict`] is what a result means to any of them.
+//! A [`Planner`] knows which request comes next and what a result means for its bytes. [`run`] keeps
+//! its requests in flight until it has no more. Code that cannot block, such as a stream, uses
+//! [`InFlight`] alone. [`Verdict`] is the meaning of a result for both.
 
 use super::ring::{Completion, Flight, Operation, Request, Ring};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 
-/// What the result of a read or write means for the bytes of its request.
+/// The meaning of a read's or write's result for the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -44,7 +44,7 @@ impl Verdict {
     }
 }
 
-/// The requests in flight on a ring, each with what its planner keeps for its completion.
+/// The requests in flight on a ring, each with the data that its planner keeps for the completion.
 #[derive(Debug)]
 pub struct InFlight<R> {
     /// Indexed by the user data of the request.
@@ -70,7 +70,7 @@ impl<R: Copy + Default> InFlight<R> {
         self.len() == 0
     }
 
-    /// Where the planner puts what is to be kept of the next request; `None` if there is no room.
+    /// A place for the planner's data about the next request; `None` if there is no room.
     #[inline]
     fn next(&mut self) -> Option<&mut R> {
         let place = *self.free.last()?;
@@ -107,8 +107,8 @@ impl<R: Copy + Default> InFlight<R> {
         self.push_next(ring, asked, linked)
     }
 
-    /// What was kept for a request that is over; `None` for the first completion of a send. Every
-    /// completion of the ring has to be that of a request that was queued here.
+    /// Returns the planner's data about a completed request; `None` for the first completion of a
+    /// send. Every completion of the ring has to belong to a request that was queued here.
     #[inline]
     pub fn take(&mut self, completion: &Completion) -> Option<&R> {
         if !completion.is_last() {
@@ -121,7 +121,7 @@ impl<R: Copy + Default> InFlight<R> {
     }
 }
 
-/// What [`run`] makes the requests of.
+/// A source of requests for [`run`].
 pub(crate) trait Planner {
     /// A request, as kept until its completion.
     type Request: Copy + Default;
@@ -141,7 +141,7 @@ pub(crate) trait Planner {
     /// Records the result of a request, which is no longer in flight.
     fn complete(&mut self, request: &Self::Request, result: Result<u64, Errno>);
 
-    /// Reports what has completed since the last call: afterwards more is asked for.
+    /// Reports the progress since the last call. More requests are asked for afterwards.
     fn report(&mut self) {}
 }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn results_mean_the_same_to_all() {
+    fn results_become_verdicts() {
         let failed = |number| Err(Errno::from_raw(number));
         for (result, direct, verdict) in [
             (Ok(100), true, Verdict::Whole),

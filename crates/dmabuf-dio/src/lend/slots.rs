@@ -85,8 +85,8 @@ pub(super) fn no_room(index: u32, length: u64) -> LendError {
 ///
 /// # Safety
 ///
-/// What the command points at outlives the call. (The kernel only reads it, and not after the ring
-/// is closed.)
+/// The data that the command points at outlives the call. (The kernel only reads it, and not after
+/// the ring is closed.)
 unsafe fn run(
     uring: &mut IoUring,
     attached: &Attached,

@@ -45,7 +45,8 @@ fn checked(uring: std::io::Result<IoUring>) -> Result<IoUring, LendError> {
     }
 }
 
-/// Submits what is queued and blocks until completions arrive, a signal, or [`TICK`] has passed.
+/// Submits the queued requests, and blocks until completions or a signal arrive, or [`TICK`] has
+/// passed.
 pub(super) fn wait(uring: &IoUring, completions: usize) -> Result<(), Errno> {
     let args = SubmitArgs::new().timespec(&TICK);
     match uring.submitter().submit_with_args(completions, &args) {

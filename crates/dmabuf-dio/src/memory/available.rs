@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 /// Allocations up to this size are not checked: the check takes longer than reading a small file.
 const LITTLE: u64 = 16 << 20;
 
-/// Who is charged for a buffer's memory.
+/// The party that is charged for a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
     /// This process and its control group, as for memfds and private memory.
     Us,
-    /// Nobody, as for buffers of the dma-heaps.
+    /// No process is charged, as for buffers of the dma-heaps.
     Nobody,
 }
 
@@ -54,8 +54,8 @@ fn of_the_machine() -> u64 {
     units.saturating_mul(system.mem_unit.max(1).into())
 }
 
-/// The memory that the kernel module counts as available, in bytes: without swap, and without what
-/// is free in CMA areas, which only movable memory may use.
+/// The memory that the kernel module counts as available, in bytes: without swap, and without free
+/// memory in CMA areas, which only movable memory may use.
 pub(crate) fn for_the_kernel() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let cma = field_kib(&meminfo, "CmaFree").unwrap_or(0);
@@ -188,7 +188,7 @@ mod tests {
         let all = ensure(1 << 60, Charged::Nobody);
         assert!(matches!(all, Err(Error::NoMemory { available: Some(1..), .. })));
         assert!(ensure(4096, Charged::Us).is_ok());
-        // What is reported without /proc
+        // The value that is reported without /proc
         assert!(
             available(Charged::Us).is_some_and(|left| (LITTLE..=of_the_machine()).contains(&left))
         );

@@ -400,7 +400,7 @@ fn map_error(errno: rustix::io::Errno) -> Error {
 impl Drop for Mapping {
     fn drop(&mut self) {
         match self.origin {
-            // SAFETY: unmaps what was mapped; the mapping's owner is being dropped.
+            // SAFETY: unmaps the whole mapping, whose owner is being dropped.
             Origin::Mapped(base, len) => unsafe {
                 let _ = mm::munmap(base.as_ptr(), len);
             },

@@ -13,13 +13,13 @@ pub(crate) fn huge_page() -> u64 {
     })
 }
 
-/// What the kernel says, if it is a multiple of the page that addresses can be aligned to.
+/// The number from the kernel, if it is a multiple of the page that addresses can be aligned to.
 fn parse(text: &str, page: u64) -> u64 {
     let told = text.trim().parse::<u64>().ok();
     told.filter(|size| size.is_power_of_two() && *size > page).unwrap_or_else(|| directory(page))
 }
 
-/// What a directory of one page maps: its entries have 8 bytes.
+/// The bytes that a directory of one page maps. Its entries have 8 bytes.
 fn directory(page: u64) -> u64 {
     page * (page / 8)
 }

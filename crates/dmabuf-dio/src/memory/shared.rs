@@ -4,12 +4,12 @@
 //!
 //! # Why these copies are sound, and `memcpy` is not
 //!
-//! An ordinary access that races with a write is undefined behaviour, whatever makes that write
-//! ([Rust reference], "data races"). `ptr::copy_nonoverlapping` and the C library's `memcpy`, which
-//! the compiler treats alike, are ordinary accesses, and so are volatile ones within an allocation
+//! An ordinary access that races with any write is undefined behaviour ([Rust reference], "data
+//! races"). `ptr::copy_nonoverlapping` and the C library's `memcpy`, which the compiler treats
+//! alike, are ordinary accesses, and so are volatile ones within an allocation
 //! ([`ptr::read_volatile`]). Relaxed atomic accesses may race, but not with different sizes unless
-//! all are reads ([`std::sync::atomic`]): two threads that copy to overlapping ranges by words
-//! would have to agree on the word boundaries.
+//! all are reads ([`std::sync::atomic`]): two threads that copy to overlapping ranges by words would
+//! have to agree on the word boundaries.
 //!
 //! So each copy means one relaxed access of an `AtomicU8` for each byte of the shared memory, in no
 //! particular order; every access to shared memory in this crate's Rust code is one of those. C++
@@ -75,7 +75,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// As for x86-64.
+/// The rules are the same as for x86-64.
 ///
 /// # Safety
 ///
@@ -110,7 +110,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// The portable definition of the others.
+/// The portable definition, for other processors.
 ///
 /// # Safety
 ///
@@ -128,7 +128,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Which of the two pointers of a copy is the shared memory.
+/// Selects the pointer of a copy that is the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shared {
     From,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a file and its file system offer.
+//! The features of a file and its file system.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which devices' pages the kernel module borrows, tested with a one-page buffer from each.
+//! Finds the exporters whose pages the kernel module borrows, with a one-page buffer from each.
 
 use std::os::fd::AsFd;
 

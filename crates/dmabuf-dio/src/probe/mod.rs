@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this kernel, its devices and a file offer.
+//! The features of this kernel, its devices and a file.
 //!
 //! Everything is tested by trying it on buffers of a few pages, not by checking versions, so
 //! restrictions of containers and security modules show up too.
@@ -27,9 +27,9 @@ pub struct BackendStatus {
     pub backend: Backend,
     /// Whether a load into a new buffer can use the backend.
     pub available: bool,
-    /// What the backend would do, if it is available.
+    /// How the backend would transfer data, if it is available.
     pub detail: Option<String>,
-    /// Why the backend is unavailable, and what would change that; `None` if it is available.
+    /// Why the backend is unavailable, and the remedy; `None` if it is available.
     pub refusal: Option<Refusal>,
 }
 
@@ -103,14 +103,14 @@ pub struct IoUring {
     pub available: bool,
     /// `kernel.io_uring_disabled`, if the kernel has it.
     pub disabled: Option<u32>,
-    /// Why no ring could be created, and what would change that.
+    /// Why no ring could be created, and the remedy.
     pub refusal: Option<Refusal>,
-    /// The limit on locked memory in bytes; `None` if unlimited. It does not apply to processes
-    /// with `CAP_IPC_LOCK`, such as those of root.
+    /// The limit on locked memory in bytes; `None` if unlimited. It does not apply to processes with
+    /// `CAP_IPC_LOCK`, such as root's.
     pub memlock: Option<u64>,
 }
 
-/// What a system offers.
+/// The features of a system.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -133,7 +133,7 @@ pub struct System {
     pub io_uring: IoUring,
 }
 
-/// What a file and its file system offer.
+/// The features of a file and its file system.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -161,7 +161,7 @@ pub struct FileFacts {
     pub dma: Option<Dma>,
 }
 
-/// Tests what this system offers. Blocks for some milliseconds and changes nothing.
+/// Tests the features of this system. Blocks for some milliseconds and changes nothing.
 pub fn system() -> System {
     let uname = rustix::system::uname();
     let heaps = host::heaps();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a transfer cost, and whether it really was direct.
+//! Measures the cost of a transfer, and tells whether it really was direct.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -180,7 +180,7 @@ pub(crate) fn judge(
     };
     let grown = cost.cache_growth.map(|grown| grown.max(0) as u64);
     let enough = cost.storage.map(|storage| storage.saturating_add(unallocated) >= bytes);
-    // What was not in the page cache before did not come from there.
+    // Data that was not in the page cache before did not come from there.
     let uncached = cost.cached == Some(0);
     let past_cache = cost.served && (uncached || direction == Direction::Save);
     let mode = match (grown, enough) {

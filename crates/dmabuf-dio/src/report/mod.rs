@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a transfer did, as measured afterwards.
+//! The report of a transfer, as measured afterwards.
 
 pub(crate) mod facts;
 pub(crate) mod measure;
@@ -16,9 +16,9 @@ use crate::kind::Kind;
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Mode {
-    /// Storage moved at least as many bytes, and the page cache did not grow. For files that
-    /// another program or machine serves (9p, AFS, Ceph, FUSE, NFS, SMB), where the kernel does not
-    /// count all of that: the page cache did not grow, and had nothing of a file that was read.
+    /// Storage moved at least as many bytes, and the page cache did not grow. The kernel does not
+    /// count all storage of files that another program or machine serves (9p, AFS, Ceph, FUSE, NFS,
+    /// SMB). For these, the page cache did not grow, and had no data of a file that was read.
     Direct,
     /// The page cache of the file's range grew, or no direct I/O was requested.
     Buffered,
@@ -49,7 +49,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a transfer did and what it cost.
+/// The actions and the cost of a transfer.
 ///
 /// Storage and CPU time are counted for the whole process, the page cache for the range of the file,
 /// in whole pages (for a gather: the whole file). The figures include concurrent activity of other threads and processes.
@@ -70,10 +70,10 @@ pub struct Report {
     /// Bytes moved.
     pub bytes: u64,
     /// Bytes that the CPU copied: to or from the page cache, from a staging buffer, or out of whole
-    /// blocks at the ends of the range, and all of it if Btrfs copies what it has checksums of
-    /// before it writes it. It follows from `mode`, not from what was requested. If the
-    /// mode is unknown, copies made by the file system are not included. The module may have copied
-    /// up to a block more at each end.
+    /// blocks at the ends of the range, and all bytes if Btrfs copies data for its checksums before
+    /// it writes. It follows from `mode`, not from what was requested. If the mode is unknown,
+    /// copies made by the file system are not included. The module may have copied up to a block
+    /// more at each end.
     pub copied_bytes: u64,
     /// Elapsed time in seconds, including the allocation of the buffer.
     pub seconds: f64,

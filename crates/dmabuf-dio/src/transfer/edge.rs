@@ -28,7 +28,7 @@ pub(crate) fn edge(task: &Task<'_>, mapping: &Mapping, part: Extent) -> Result<u
     }
 }
 
-/// Where a read or write ended early.
+/// The place where a read or write ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ended {
     /// Bytes moved.
@@ -247,7 +247,7 @@ mod tests {
                 assert!(matches!(behind, Err(Error::ShortFile { end: 3000, .. })), "{behind:?}");
             });
         }
-        // Where direct reads of such blocks are refused, the page cache serves.
+        // The page cache is used if direct reads of such blocks are refused.
         with_task(Direction::Load, Some(2), |task| {
             let mapping = Mapping::anonymous(4096).expect("memory");
             edge(task, &mapping, Extent { file: 701, ..part }).expect("read");

@@ -21,7 +21,7 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
             Direction::Save => mapping.write_to(at, len, job.file, offset),
         };
         match result.map_err(IntoErrno::into_errno) {
-            // Not repeated at once: that might never end.
+            // It is not repeated at once, because that might never end.
             Err(Errno::AGAIN) => plan.fail(offset, Errno::AGAIN),
             result => plan.complete(request, result),
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of a job, in order, and what is moved of it.
+//! The requests of a job, in order, and its moved bytes.
 
 use std::collections::VecDeque;
 
@@ -8,12 +8,12 @@ use crate::errno::Errno;
 use crate::file::extent::Extent;
 use crate::lend::Verdict;
 
-/// Splits the extent of a job into requests, and repeats what they leave.
+/// Splits the extent of a job into requests, and requests the rest of short ones again.
 pub(crate) struct Plan<'j> {
     job: &'j Job<'j>,
     /// Offset of the next new request in the extent.
     next: u64,
-    /// Where the requests that are made and not whole go on, in the file: ascending.
+    /// The offsets in the file, ascending, at which incomplete requests continue.
     open: VecDeque<u64>,
     again: VecDeque<Extent>,
     /// The failure closest to the start of the file.
@@ -32,8 +32,9 @@ impl<'j> Plan<'j> {
         Self { job, next: 0, open, again, failed: None }
     }
 
-    /// The next request, which [`start`](Self::start) takes: what has to be repeated, or as much as
-    /// fits before `limit(start)` in the buffer. `None` if nothing is left, or a request has failed.
+    /// The next request, which [`start`](Self::start) takes: the rest of an earlier one, or as much
+    /// as fits before `limit(start)` in the buffer. `None` if nothing is left, or a request has
+    /// failed.
     pub(crate) fn next(&self, limit: impl Fn(u64) -> u64) -> Option<Extent> {
         let extent = self.job.extent;
         if self.failed.is_some() {
@@ -78,7 +79,7 @@ impl<'j> Plan<'j> {
     pub(crate) fn complete(&mut self, request: Extent, result: Result<u64, Errno>) {
         let Extent { file, buf, len } = request;
         let needed = self.job.needed_end.saturating_sub(file).min(len);
-        // A refusal elsewhere is that of the file system: the job is repeated without `O_DIRECT`.
+        // Other refusals come from the file system: the job is repeated without `O_DIRECT`.
         match Verdict::of(result, needed, self.job.ends_within_block(file)) {
             Verdict::Whole => {
                 if let Ok(place) = self.open.binary_search(&file) {
@@ -110,8 +111,8 @@ impl<'j> Plan<'j> {
         }
     }
 
-    /// Bytes moved contiguously from the start of the extent. Not up to the failure if something
-    /// before it has to be repeated.
+    /// Bytes moved contiguously from the start of the extent. They end before a failure if an
+    /// earlier request has to be repeated.
     pub(crate) fn done(&self) -> u64 {
         self.open.front().map_or(self.next, |file| file - self.job.extent.file)
     }
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_requested_is_not_done() {
+    fn finish_before_all_requests_is_refused() {
         let control = Control::default();
         let watch = Watch::start(&control, 8192);
         let file = std::io::stdin();

@@ -194,7 +194,7 @@ mod tests {
         Some((stage, ring))
     }
 
-    /// What a disk does.
+    /// Fills the stage as a disk would.
     fn fill(stage: &Stage<'_>, byte: u8) {
         stage.memory.fill(0, WINDOW, byte).expect("filled");
     }

@@ -113,7 +113,7 @@ mod tests {
     fn waiter_is_woken_by_pages_and_errors() {
         let page = page_size();
         let buf = Shared::memfd(page).expect("a memfd");
-        // Of which only one page can exist.
+        // Only one page of this mapping can exist.
         let mapping = Mapping::new(buf.as_fd(), 3 * page, true).expect("mapped");
         let supply = Supply::default();
         std::thread::scope(|scope| {

@@ -32,7 +32,7 @@ pub(crate) struct Task<'a> {
     pub(crate) watch: &'a Watch<'a>,
 }
 
-/// What a backend knows about its transfer.
+/// A backend's facts about its transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Transferred {
     /// Bytes requested with `O_DIRECT`.
@@ -274,8 +274,8 @@ mod tests {
         Extent { file, buf, len }
     }
 
-    /// What was moved, the partial blocks, and the extent and the block size of each job. The
-    /// first job ends with `first`.
+    /// The moved bytes, the partial blocks, and the extent and the block size of each job. The first
+    /// job ends with `first`.
     type Parts = (Result<Transferred, Error>, Vec<Extent>, Vec<(Extent, u64)>);
 
     fn parts(task: &Task<'_>, whole: Extent, first: Option<Stop>) -> Parts {
@@ -314,7 +314,7 @@ mod tests {
                 assert_eq!((edges[0].file, len, jobs), (whole.file, whole.len, vec![]));
             });
         }
-        // Of a last block that is read as a whole, what was asked for.
+        // Only the requested bytes count if the last block is read as a whole.
         with_task(Direction::Load, 4096, 1000, |task| {
             let (moved, edges, jobs) = parts(task, extent(4096, 0, 1024), None);
             assert_eq!(moved.expect("moved").direct, 1000);
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!((moved.direct, jobs), (440, vec![(core, 512), (core, 1)]));
             assert_eq!(moved.notes, [REFUSED_DIRECT]);
 
-            // Not if something was moved, and not for another reason.
+            // The job is not repeated if bytes were moved, or after another error.
             for (number, done) in [(libc::EINVAL, 512), (libc::EIO, 0)] {
                 let errno = Errno::from_raw(number);
                 let failed = Stop::Failed { offset: 1024, errno, done };
