@@ -51,7 +51,7 @@ pub const REFUSED_UNFILLED: u32 = 5;
 /// [`Attach::refusal`], with `EOPNOTSUPP`: a page of the buffer has a hardware memory error.
 pub const REFUSED_POISONED: u32 = 6;
 
-/// What the module can do: `struct dmabuf_dio_info`.
+/// The features of the module: `struct dmabuf_dio_info`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {

@@ -67,13 +67,13 @@ pub struct Capability {
     pub driver: [u8; 16],
     /// Name of the device, NUL-terminated.
     pub card: [u8; 32],
-    /// Where it is connected, NUL-terminated.
+    /// The connection of the device, NUL-terminated.
     pub bus_info: [u8; 32],
     /// Version of the kernel.
     pub version: u32,
-    /// Of the whole device: `CAP_...`
+    /// Capabilities of the whole device: `CAP_...`
     pub capabilities: u32,
-    /// Of this node: `CAP_...`
+    /// Capabilities of this node: `CAP_...`
     pub device_caps: u32,
     /// Zero.
     pub reserved: [u32; 3],
@@ -242,9 +242,9 @@ pin_layout!(RawFormat: 208 { kind @ 0, fmt @ 8 });
 /// A format of one of the two kinds of queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Of a [`CAPTURE`] queue.
+    /// The format of a [`CAPTURE`] queue.
     Single(PixFormat),
-    /// Of a [`CAPTURE_MPLANE`] queue.
+    /// The format of a [`CAPTURE_MPLANE`] queue.
     Multi(PixFormatMplane),
 }
 
@@ -360,7 +360,7 @@ pin_layout!(ExportBuffer: 64 {
     kind @ 0, index @ 4, plane @ 8, flags @ 12, fd @ 16, reserved @ 20,
 });
 
-/// Where a buffer's memory is: a union of `struct v4l2_buffer` and `struct v4l2_plane`.
+/// The memory of a buffer: a union of `struct v4l2_buffer` and `struct v4l2_plane`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 union Memory {
@@ -418,7 +418,7 @@ pub struct Dequeued {
     pub index: u32,
     /// Bytes of the frame.
     pub bytes: u32,
-    /// Where it begins in the buffer.
+    /// Offset of the data in the buffer.
     pub data_offset: u32,
     /// [`FLAG_ERROR`] and others.
     pub flags: u32,
@@ -466,7 +466,7 @@ pub fn open(path: &str) -> Result<OwnedFd> {
     call::open(path, OFlags::RDWR | OFlags::NONBLOCK)
 }
 
-/// What a device is.
+/// The identity and the capabilities of a device.
 ///
 /// # Errors
 ///
@@ -667,8 +667,8 @@ impl MappedBuffer {
         if offset.checked_add(out.len()).is_none_or(|end| end > self.length) {
             return Err(Errno::INVAL);
         }
-        // SAFETY: the range is in the mapping, and `out` is not. Whoever writes to it meanwhile, no
-        // reference to it is made.
+        // SAFETY: the range is in the mapping, and `out` is not. No reference to the memory is made,
+        // so concurrent writes are harmless.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 self.start.as_ptr().add(offset),

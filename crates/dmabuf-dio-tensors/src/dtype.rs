@@ -115,7 +115,7 @@ impl Dtype {
     /// Length in bytes of a tensor of this type; `None` if it is not whole blocks, or overflows.
     pub fn byte_len(self, shape: &[u64]) -> Option<u64> {
         let Block { elements, bytes } = self.block();
-        // An empty dimension first: the others may be anything then.
+        // An empty dimension makes the length 0, whatever the others are.
         if shape.contains(&0) {
             return Some(0);
         }

@@ -79,7 +79,7 @@ pub enum Error {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         #[source]
         reason: Malformed,
     },
@@ -94,7 +94,7 @@ pub enum Error {
     Load {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// The error of the transfer.
         source: dmabuf_dio::Error,
     },
     /// A loaded buffer cannot be read.
@@ -103,7 +103,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// A remedy for the error.
     pub fn hint(&self) -> Hint {
         match self {
             Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which files of a folder are the model.
+//! Finds the files of a model in a folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ const NAMED: usize = 10;
 /// Ends of names of models in formats that are not read.
 const OTHERS: [&str; 8] = [".bin", ".pt", ".pth", ".ckpt", ".onnx", ".h5", ".msgpack", ".tflite"];
 
-/// What a folder has.
+/// The model files of a folder.
 pub(crate) enum Found {
     /// An index, a single file, or the first part of a split GGUF model.
     File(PathBuf),
@@ -91,7 +91,7 @@ impl Sort {
             ([], 1) => {}
             _ => {
                 let mut found = self.single;
-                // Of each set a part that is there.
+                // One existing part of each set.
                 found.extend(self.sets.into_iter().filter_map(|(last, numbers)| {
                     let split = Split::of_gguf(&last).or_else(|| Split::of_safetensors(&last))?;
                     Some(split.name(*numbers.first()?))
@@ -149,7 +149,7 @@ pub(crate) fn beside(folder: &Path, named: &[String]) -> Option<String> {
     names.min_by_key(|name| (name != SINGLE, name.clone()))
 }
 
-/// Whether a path is that of an index.
+/// Whether a path names an index.
 pub(crate) fn is_index(path: &Path) -> bool {
     path.extension() == Some(OsStr::new("json"))
 }

@@ -7,7 +7,7 @@ use crate::block::Block;
 
 /// A quantised type of GGML: its elements are stored in blocks with their scales.
 ///
-/// What the bytes of a block mean is in ggml-common.h; this crate does not interpret them.
+/// This crate does not interpret the bytes of a block; ggml-common.h defines their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GgmlType {
     id: u32,
@@ -19,8 +19,8 @@ impl GgmlType {
     /// All types, by number (`enum ggml_type` in ggml.h). Numbers that are missing are plain types,
     /// which are variants of [`Dtype`](crate::Dtype), or were removed from GGML.
     ///
-    /// Lengths are those of the structures in ggml-common.h. (The Python package `gguf` 0.19 has 40
-    /// bytes for `Q8_1`, which the structure had until 2024; it is not used in files.)
+    /// Lengths are the sizes of the structures in ggml-common.h. (The Python package `gguf` 0.19 has
+    /// 40 bytes for `Q8_1`, which the structure had until 2024; it is not used in files.)
     pub const ALL: &'static [Self] = &[
         new(2, "Q4_0", 32, 18),
         new(3, "Q4_1", 32, 20),

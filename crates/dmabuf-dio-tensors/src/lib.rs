@@ -36,10 +36,10 @@
 //! # Untrusted files
 //!
 //! Headers are checked before anything is loaded, in bounded time and memory: [`header`] has the
-//! limits. A tensor lies in its file, no two share a byte, and its length is that of its type and
-//! shape. An index names files in its own folder or below only: no absolute path and no `..`.
-//! Symbolic links are followed, because the cache of Hugging Face consists of them: anyone who can
-//! create links in the folder must be trusted.
+//! limits. A tensor lies within its file, no two tensors share a byte, and the length matches the
+//! type and the shape. An index names files in its own folder or below only: no absolute path and no
+//! `..`. Symbolic links are followed, because the cache of Hugging Face consists of them: anyone who
+//! can create links in the folder must be trusted.
 //!
 //! All lengths and offsets are in bytes.
 

@@ -155,7 +155,7 @@ impl<'m> TensorLoader<'m> {
         &self.model.files()[run.file]
     }
 
-    /// What is read of the files.
+    /// The ranges of the files to read.
     pub(crate) fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
         // Within a page nothing is saved.
         plan::runs(wanted, self.settings.gap.max(rustix::param::page_size() as u64))

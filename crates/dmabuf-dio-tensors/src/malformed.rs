@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a header or an index.
+//! Faults of headers and indexes.
 
 use crate::mistaken::Mistaken;
 
-/// What is wrong with a header or an index. Names in it are shortened to 100 bytes.
+/// A fault of a header or an index. Names in it are shortened to 100 bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -40,7 +40,7 @@ pub enum Malformed {
     /// The JSON of a header or an index does not have the form that the format requires.
     #[error("JSON: {message}")]
     Json {
-        /// What the parser says, with line and column.
+        /// The message of the parser, with line and column.
         message: String,
     },
     /// A name occurs twice.
@@ -121,7 +121,7 @@ pub enum Malformed {
     /// `general.alignment` is not a power of two, or not a `u32`.
     #[error("general.alignment is not a power of two of type u32")]
     Alignment,
-    /// A file of a split GGUF model is not what its name says.
+    /// A file of a split GGUF model does not match its name.
     #[error("part of a split model: {0}")]
     Split(&'static str),
     /// An index names a file outside its folder.

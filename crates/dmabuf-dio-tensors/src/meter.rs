@@ -15,7 +15,7 @@ pub struct Progress {
 
 pub(crate) type Callback = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Adds up what transfers report, and reports the sum.
+/// Adds up the progress of transfers, and reports the sum.
 pub(crate) struct Meter {
     callback: Callback,
     total: u64,
@@ -36,7 +36,7 @@ impl Meter {
         let before = Mutex::new(0);
         move |progress| {
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
-            // A transfer of whole pages counts more than what is wanted of them.
+            // A transfer of whole pages counts more bytes than are wanted.
             let now = progress.done.min(share).max(*before);
             meter.add(now - *before);
             *before = now;

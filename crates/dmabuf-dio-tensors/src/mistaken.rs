@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// A file that is often found under the name of a model. `Display` says what it is.
+/// A file that is often found under the name of a model. `Display` names the kind of file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mistaken {
@@ -13,7 +13,7 @@ pub enum Mistaken {
     Zeros,
     /// The length of a header, then only zeros: the rest of a download did not arrive.
     Unfilled,
-    /// Nothing that is known: its first bytes are the length of no header.
+    /// An unknown kind of file: its first bytes are not the length of a header.
     Unknown,
     /// The pointer that git has instead of a file of git-lfs.
     LfsPointer {
@@ -77,7 +77,7 @@ const GGML: [(&[u8], &str); 4] =
     [(b"lmgg", "GGML"), (b"fmgg", "GGMF"), (b"tjgg", "GGJT"), (b"algg", "GGLA")];
 
 impl Mistaken {
-    /// What a file is that begins with `head` and is `len` bytes long; `None` if that is unknown.
+    /// The kind of a file that begins with `head` and has `len` bytes; `None` if it is unknown.
     pub(crate) fn of(head: &[u8], len: u64) -> Option<Self> {
         if len == 0 {
             return Some(Self::Empty);

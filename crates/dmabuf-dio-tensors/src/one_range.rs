@@ -9,8 +9,8 @@ use crate::loaded::View;
 use crate::plan::Run;
 use crate::tensor::Tensor;
 
-/// Tensors that are one range of a file, as all tensors of a safetensors file are. Where they will be
-/// in the memory is known before they are loaded. Created by [`TensorLoader::one_range`].
+/// Tensors that are one range of a file, as all tensors of a safetensors file are. Their places in
+/// the memory are known before they are loaded. Created by [`TensorLoader::one_range`].
 #[derive(Debug)]
 pub struct OneRange<'l> {
     loader: &'l TensorLoader<'l>,

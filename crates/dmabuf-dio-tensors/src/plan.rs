@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which ranges of the files are read.
+//! Plans the ranges of the files to read.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a header says of a tensor.
+//! The entry of a tensor in a header.
 
 use std::ops::Range;
 

@@ -26,7 +26,7 @@ pub(crate) fn run<T: Send, E: Send>(
     if jobs <= 1 || threads <= 1 {
         return (0..jobs).map(|job| work(job, cancel).map(Some)).collect();
     }
-    // Not the caller's, which must not be cancelled by an error.
+    // The caller's token must not be cancelled by an error.
     let token = CancelToken::new();
     let next = AtomicUsize::new(0);
     let worker = |sender: mpsc::Sender<(usize, Result<T, E>)>| {
@@ -37,7 +37,7 @@ pub(crate) fn run<T: Send, E: Send>(
             }
             let result = work(job, &token);
             let failed = result.is_err();
-            // Sent before the others are stopped, so that theirs come behind it.
+            // This error is sent before the others are stopped, so that their errors come behind it.
             let _ = sender.send((job, result));
             if failed {
                 token.cancel();

@@ -23,13 +23,13 @@ pub const CANNOT_RUN: u8 = 126;
 /// The command was not found.
 pub const NOT_FOUND: u8 = 127;
 
-/// Prints a line to standard error, if anybody reads it: `eprintln!` would panic otherwise, and
+/// Prints a line to standard error, and ignores errors: `eprintln!` would panic otherwise, and
 /// change the exit code.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// What failed, a hint and the exit code.
+/// The failure, a hint and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -69,7 +69,7 @@ impl Failure {
         &self.what
     }
 
-    /// What to do about it; may be empty.
+    /// The remedy; may be empty.
     pub fn hint(&self) -> &str {
         &self.hint
     }

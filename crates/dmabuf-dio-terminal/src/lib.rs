@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the command and the benchmarks share: sizes on the command line, failures, signals and progress
-//! bars. The interface is not stable. To load files, use the library `dmabuf-dio`.
+//! Shared code of the command and the benchmarks: sizes on the command line, failures, signals and
+//! progress bars. The interface is not stable. To load files, use the library `dmabuf-dio`.
 
 pub mod exit;
 pub mod progress;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any bytes as a GGUF file, by themselves and in a file that claims to be long: no panic, and what is
-//! accepted keeps the format's promises.
+//! Any bytes as a GGUF file, by themselves and in a file that claims to be long: no panic, and
+//! accepted files keep the format's promises.
 #![no_main]
 
 use dmabuf_dio_tensors::header::{Header, parse_gguf};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any bytes as a safetensors file: no panic, and what is accepted keeps the format's promises and
-//! is accepted by the `safetensors` crate, too.
+//! Any bytes as a safetensors file: no panic. Accepted files keep the format's promises, and the
+//! `safetensors` crate accepts them, too.
 #![no_main]
 
 use dmabuf_dio_tensors::header::parse_safetensors;

@@ -31,8 +31,9 @@ pub fn parse(mut file: impl Read, len: u64) -> Result<Header, HeaderError> {
     })
 }
 
-/// What the file is instead, unless its first bytes are those of safetensors: the length of a header, and
-/// the header, which is an object. The length alone may be that of compressed data.
+/// Recognises a file that is not safetensors. A safetensors file begins with the length of its
+/// header and the header, which is an object. The first bytes of compressed data may look like a
+/// length, too.
 fn other(head: &[u8], len: u64) -> Option<Mistaken> {
     let Some((prefix, json)) = head.split_first_chunk() else { return Mistaken::of(head, len) };
     let header = u64::from_le_bytes(*prefix);

@@ -32,7 +32,7 @@ impl<R: Read> Cursor<R> {
         self.order
     }
 
-    /// The byte order of what is read from now on.
+    /// The byte order of all further reads.
     pub(super) fn set_order(&mut self, order: ByteOrder) {
         self.order = order;
     }

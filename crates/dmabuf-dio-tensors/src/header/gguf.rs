@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The header of a GGUF file, versions 2 and 3, as docs/gguf.md of ggml has it. Nothing but the version
-//! tells the byte order: the other one makes it large.
+//! The header of a GGUF file, versions 2 and 3, as docs/gguf.md of ggml has it. Only the version
+//! tells the byte order: in the wrong order it is a large number.
 //!
-//! Where the document leaves a choice, it is GGML's own (`gguf_init_from_file`): no arrays of
-//! arrays, at most four dimensions, tensors without holes.
+//! Where the document leaves a choice, this parser chooses as GGML does (`gguf_init_from_file`): no
+//! arrays of arrays, at most four dimensions, tensors without holes.
 
 use std::io::Read;
 
@@ -45,7 +45,7 @@ pub fn parse(file: impl Read, len: u64) -> Result<Header, HeaderError> {
         return Err(Malformed::Unknown { what: "magic", value: magic.into(), name }.into());
     }
     let mut version = file.u32()?;
-    // As gguf-py decides.
+    // gguf-py decides in the same way.
     if version.trailing_zeros() >= 16 && version != 0 {
         version = version.swap_bytes();
         file.set_order(ByteOrder::Big);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a parser gives, and what both check.
+//! The result of both parsers, and their common checks.
 
 use std::io;
 

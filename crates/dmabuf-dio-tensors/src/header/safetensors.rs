@@ -55,7 +55,7 @@ pub fn parse(mut file: impl Read, len: u64) -> Result<Header, HeaderError> {
     Ok(check(fields, start, len)?)
 }
 
-/// What the JSON has, unchecked.
+/// The entries of the JSON, unchecked.
 #[derive(Default)]
 struct Fields {
     /// Twice an option: whether the key occurs, and whether it is null.
