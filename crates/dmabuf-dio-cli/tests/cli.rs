@@ -365,7 +365,7 @@ fn unavailable_backend_exits_with_3() {
         } else {
             let said = fails(3, &arguments);
             assert!(said.contains(name), "{said}");
-            // The reasons, for those who ask
+            // The reasons are printed on request.
             let verbose = run([&arguments[..], &["--verbose"]].concat());
             let errors = String::from_utf8_lossy(&verbose.stderr);
             assert!(errors.starts_with(&said), "{errors}");
@@ -532,7 +532,7 @@ fn short_help_is_one_screen_and_long_help_has_everything() {
 }
 
 #[test]
-fn load_makes_the_kind_that_is_asked_for() {
+fn load_creates_the_requested_kind() {
     let folder = folder();
     let (path, _) = file(&folder, 100_001);
     for kind in ["memfd", "file", "private"] {

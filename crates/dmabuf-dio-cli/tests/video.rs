@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio video`, with a device of the kernel's vivid. Its picture moves with the number of
-//! the frame; v4l2-ctl, which knows nothing of us, captures what each number looks like.
+//! `dmabuf-dio video`, with a device of the kernel's vivid. Its picture moves with the number of the
+//! frame; v4l2-ctl, an independent program, captures the picture of each number.
 
 mod common;
 
@@ -42,9 +42,9 @@ impl Setup {
     fn get() -> Option<Self> {
         static LOCK: Mutex<()> = Mutex::new(());
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not on a machine with cameras of its own.
+        // The test is not for machines with real cameras.
         let kernel = std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default();
-        // Nor with Linux 6.12: there, captures of v4l2-ctl differ in how a number looks.
+        // It is not for Linux 6.12, where captures of v4l2-ctl show a number differently.
         let guest = !kernel.is_empty() && kernel != "6.12";
         let parameters = ["n_devs=2", "node_types=0x1,0x1", "num_inputs=1,1", "input_types=0,0"];
         let kinds = ["multiplanar=1,2", "allocators=0,1"];
@@ -141,7 +141,7 @@ impl Kind {
                     (number + twice, frame)
                 })
                 .collect();
-            // The first picture need not be that of the last time.
+            // The first picture may differ from the previous capture.
             let place = |frame: &[u8]| {
                 pictures.iter().find(|(_, known)| *known == frame).map(|(place, _)| *place)
             };
@@ -179,8 +179,8 @@ impl Pictures {
         self.0[0].len()
     }
 
-    /// Fails unless these are frames with these numbers: each looks as the one of the first's number
-    /// and the numbers since then should.
+    /// Fails unless these are frames with these numbers. The first number and the distance from it
+    /// determine each picture.
     #[track_caller]
     fn check<'a>(&self, frames: impl Iterator<Item = (u64, &'a [u8])>) {
         let (mut start, mut before, mut twice, mut unseen) = (None, None, 0, 0);
@@ -201,8 +201,8 @@ impl Pictures {
     }
 }
 
-/// Checks every byte of a file beside its description, and that the description tells of every
-/// number whether it is there. Returns it.
+/// Checks every byte of a file with its description, which has to tell for every number whether the
+/// frame is there. Returns it.
 #[track_caller]
 fn check(data: &str, pictures: &Pictures) -> Value {
     let told = read_json(format!("{data}.json"));
@@ -360,7 +360,7 @@ fn seconds_count_frame_timestamps() {
     let (code, summary) = report(format!("{} {more}", NV12.options(&setup.single)));
     let number = |value: &Value| value.as_u64().expect("a number");
     assert_eq!(code, 0, "{summary}");
-    // vivid gives some numbers twice; on a slow machine, it leaves out the last ones of the second.
+    // vivid gives some numbers twice. On a slow machine, it skips the last numbers of a second.
     let between = |name: &str| number(&summary["last"][name]) - number(&summary["first"][name]);
     assert!((30..=60).contains(&between("sequence")), "{summary}");
     assert!((500_000..1_000_000).contains(&between("microseconds")), "{summary}");

@@ -163,10 +163,10 @@ fn failed_rotation_keeps_the_complete_files() {
     }
 }
 
-/// Of a block that was not filled, the frames that are there are converted.
+/// The frames of a partly filled block are converted.
 #[test]
 fn partial_blocks_are_converted() {
-    // As one that is stopped, which fills half of each block.
+    // This source fills half of each block, like a source that is stopped.
     let inner = Box::new(Made::new(2, |_, filled| Some(filled.bytes / 2)));
     let (short, single) = (layout("le:s16/16", 1), layout("le:f32/32", 1));
     let mut source = ConvertingSource::new(inner, short, single).expect("a source");

@@ -65,7 +65,7 @@ fn big_endian_files_are_read() {
         let Value::Array(Array::String(words)) = &values[6] else { panic!("{:?}", values[6]) };
         assert_eq!(words.iter().collect::<Vec<_>>(), [&b"a"[..], b"bc"]);
         assert!(model.tensors().iter().all(|tensor| tensor.byte_order == ByteOrder::Big));
-        // The bytes are those of the file.
+        // The bytes are the file's.
         let loaded = model.loader().kind(Kind::Memfd).load().expect("loaded");
         for sample in &samples {
             assert!(

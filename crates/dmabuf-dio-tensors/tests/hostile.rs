@@ -42,14 +42,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Memory beside that for the header: buffers for reading, paths, messages.
+/// Memory for other purposes than the header: buffers for reading, paths, messages.
 const SMALL: usize = 1 << 20;
 /// Memory for each byte of a header, as the documentation of `header` promises.
 const PER_BYTE: usize = 8;
 /// For the largest headers in an emulated guest; here they take a second.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A file that is written for one case, and what is expected of it.
+/// A file for one case, and the expected result.
 struct Case {
     name: &'static str,
     /// The beginning of the file.
@@ -336,7 +336,7 @@ fn counts(version: u32, tensors: u64, keys: u64) -> Vec<u8> {
     bytes
 }
 
-/// A key whose value is an array of `kind` with `count` elements, of which `rest` are there.
+/// A key with an array of `kind` as its value. The array claims `count` elements and has `rest`.
 fn array(kind: u32, count: u64, rest: &[u8]) -> Vec<u8> {
     let value = [&kind.to_le_bytes()[..], &count.to_le_bytes(), rest].concat();
     [counts(3, 0, 1), string("k"), 9u32.to_le_bytes().to_vec(), value].concat()
@@ -579,7 +579,7 @@ fn index_cases() -> Vec<Case> {
     cases
 }
 
-/// What is not a file, and links.
+/// Objects that are not files, and links.
 fn other_files(folder: &Path) {
     let open = |index: &str| {
         let path = folder.join("i.json");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that are no model, though their names say so: the error says what each is, and what to do.
+//! Files with names of models that are not models: the error names their kind and a remedy.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn tar() -> Vec<u8> {
     bytes
 }
 
-/// What a file has, what the error says that it is, and a part of what to do.
+/// The content of a file, its kind in the error, and a part of the remedy.
 fn files() -> Vec<(Vec<u8>, &'static str, &'static str)> {
     let v1 = 1u32.to_le_bytes();
     let padded = |head: &[u8]| [head, &[0xff; 100]].concat();

@@ -206,7 +206,7 @@ fn key_values_are_typed() {
     assert!(loaded.views.is_empty() && loaded.buffers.is_empty());
 }
 
-/// Three shards, their index, and what is in them.
+/// Three shards, their index, and their content.
 fn sharded(folder: &Path) -> Vec<Sample> {
     let samples = safetensors_samples();
     let mut map = serde_json::Map::new();

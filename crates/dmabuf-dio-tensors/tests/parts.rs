@@ -9,7 +9,7 @@ use common::{Gguf, Sample, assert_lists, folder, safetensors, write};
 use dmabuf_dio::Kind;
 use dmabuf_dio_tensors::{Dtype, Error, Malformed, Model};
 
-/// Shards with these names, and what is in them.
+/// Shards with these names, and their content.
 fn shards(folder: &Path, names: &[&str]) -> Vec<Sample> {
     let samples: Vec<_> = names
         .iter()

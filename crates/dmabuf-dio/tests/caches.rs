@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! On processors whose DMA is not coherent unless a device says so, a udmabuf's first CPU access invalidates
-//! the caches. What was loaded has been cleaned by then. QEMU has no caches, so this looks at what
-//! Linux does to them, as `tests/guest/udmabuf-caches.c` does for the module.
+//! A udmabuf's first CPU access invalidates the caches on processors where DMA is not coherent by
+//! default. Loaded data has been cleaned by then. QEMU has no caches, so this test watches the cache
+//! operations of Linux, as `tests/guest/udmabuf-caches.c` does for the module.
 
 mod common;
 

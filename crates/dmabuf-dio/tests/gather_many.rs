@@ -26,7 +26,7 @@ fn ten_million_pieces_are_gathered() {
             assert!(gathered.is_whole() && gathered.len() as u64 == COUNT);
             let grown = peak() - before;
             println!("{backend}: {grown} KiB more, {} requests", gathered.report().requests);
-            // Nothing for sorted pieces, else one key for each, in whole huge pages.
+            // Sorted pieces need no memory; others need a key each, in whole huge pages.
             let keys = (COUNT * 8).next_multiple_of(huge() as u64) / 1024;
             let most = if sorted { 8 << 10 } else { keys + (8 << 10) };
             assert!(grown < most, "{grown} KiB more than before");

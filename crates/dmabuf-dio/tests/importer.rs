@@ -21,8 +21,8 @@ use dmabuf_dio_sys::{heap, udmabuf};
 
 /// `EDU_IMPORT` of `edu_importer.h`.
 const IMPORT: libc::Ioctl = 0xed << 8;
-/// What the device reads and writes at the start of each buffer: it moves 20 KiB per second. A buffer
-/// has whole pages, and may be longer.
+/// Bytes that the device reads and writes at the start of each buffer. It moves 20 KiB per second. A
+/// buffer has whole pages, and may be longer.
 const LEN: u64 = 8192;
 
 /// A buffer, the device that has it mapped, and what the device wrote there.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is stored into a memfd stays when everything else that has its pages is closed. DMA into a
+//! Data that is stored into a memfd stays when all other users of its pages are closed. DMA into a
 //! page does not mark it dirty; a page that is clean is dropped when memory is needed, and is zero
 //! then. Dropping the caches drops every such page at once.
 //!
-//! A program of its own: others measure the caches. Only in guests, for the same reason.
+//! This is a program of its own, because other tests measure the caches. Only in guests, for the
+//! same reason.
 
 mod common;
 
@@ -34,7 +35,7 @@ fn drop_caches() {
     std::fs::write("/proc/sys/vm/drop_caches", "3").expect("caches dropped");
 }
 
-/// What was done with the pages of a memfd.
+/// An operation on the pages of a memfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pages {
     /// Nothing: there are none.
@@ -292,8 +293,8 @@ fn stores_into_a_foreign_udmabuf_survive_reclaim() {
             let stays = found[..LEN] == wanted;
             println!("{pages:?}, by {backend}: {}", if stays { "stays" } else { "lost" });
             let dirty = matches!(pages, Pages::Populated | Pages::Written);
-            // The module marks what it borrowed; nobody marks what the CPU stores through the
-            // udmabuf's mapping (docs/design.md).
+            // The module marks borrowed pages. Pages that the CPU changes through the udmabuf's
+            // mapping are not marked (docs/design.md).
             if dirty || backend == Backend::Module {
                 assert_same(&format!("{pages:?}, by {backend}"), &found[..LEN], &wanted);
             }
@@ -326,7 +327,7 @@ fn unfilled_udmabuf_pages_are_not_stored_into() {
         let Error::Unavailable { refusals, .. } = error else { panic!("{error}") };
         assert_eq!(refusals[0].not_lent, Some(NotLent::Unfilled));
     }
-    // As the remedy says.
+    // The remedy is to do this.
     drop(buf);
     populate(&memfd);
     let buf = udmabuf_over(&memfd);

@@ -106,7 +106,7 @@ fn single_heap_call_reports_progress_and_cancels() {
     match result {
         Err(Error::Cancelled { length, .. }) => assert!(seen > 0 && length == total),
         Err(error) => panic!("{error}"),
-        // Where storage is not counted per thread, or all of it was read at once.
+        // Storage may not be counted per thread, or may have been read at once.
         Ok(loaded) => {
             assert_eq!(seen, 0, "a cancelled load does not succeed");
             assert_same("content", &bytes(&loaded), &expected);

@@ -54,7 +54,7 @@ fn alone() {
     let mut gathering = gatherer.clone().queue_depth(16).open(&buf).expect("set up");
     let gathered = gathering.read(&pieces).map(|_| ());
     assert!(is_lacking(gathered.as_ref().expect_err("sixteen threads")));
-    // One request at a time needs no thread, and what was not moved before is moved now.
+    // One request at a time needs no thread, and moves the rest.
     let mut gathering = gatherer.queue_depth(1).open(&buf).expect("set up");
     assert!(gathering.read(&pieces).expect("gathered").is_whole());
     let found = bytes(&buf);

@@ -89,7 +89,7 @@ fn errors_have_remedies() {
     }
 }
 
-/// Nobody reads standard error any more.
+/// Standard error has no reader any more.
 #[test]
 fn exit_codes_survive_a_closed_stderr() {
     let folder = folder();

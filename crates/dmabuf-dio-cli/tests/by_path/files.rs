@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a command finds of a file.
+//! Files that commands open by path.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a command finds of a folder, and what stays of its own.
+//! Folders that commands open by path, and files that commands leave in them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

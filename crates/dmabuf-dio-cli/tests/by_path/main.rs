@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `load PATH -- COMMAND {}`: what the command finds, how it ends, and what stays.
+//! `load PATH -- COMMAND {}`: the files for the command, its end, and the remains.
 
 #[path = "../common/mod.rs"]
 mod common;

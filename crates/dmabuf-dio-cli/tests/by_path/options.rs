@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::common::{folder, text};
 use crate::run;
 
-/// What is loaded, and for whom.
+/// The loaded files, and their user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     /// A file, without a command.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals to this program and its command, and what stays after SIGKILL.
+//! Signals to this program and its command, and the remains after SIGKILL.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -169,13 +169,14 @@ fn command_owns_the_terminal() {
         ours.write_all(b"\x03").expect("Ctrl-C");
         let handled = told.path().join(format!("ready-{round}"));
         eventually("it is handled", || handled.exists());
-        // Ctrl-C discards what was typed and not read.
+        // Ctrl-C discards typed characters that were not read.
         ours.write_all(b"line\n").expect("write");
-        // Read at once, as the next Ctrl-C also discards what was printed and not read.
+        // The output is read at once, because the next Ctrl-C also discards output that was not
+        // read.
         let before = said.len();
         while !String::from_utf8_lossy(&said[before..]).contains("line\r\n\r\n") {
             let mut some = [0; 256];
-            // EIO: nobody has the other end any more.
+            // EIO: the other end is closed.
             let Ok(got @ 1..) = ours.read(&mut some) else { break };
             said.extend_from_slice(&some[..got]);
         }
@@ -215,7 +216,7 @@ fn next_run_removes_folders_of_a_killed_one() {
     });
 }
 
-/// What it opens later is not what was loaded.
+/// Files that it opens later are not the loaded ones.
 #[test]
 fn orphaned_command_keeps_its_small_files() {
     let folder = folder();

@@ -40,7 +40,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 /// Programs of Debian, which every guest has.
 const OF_DEBIAN: [&str; 8] = ["cat", "dd", "getconf", "ls", "sh", "sha256sum", "true", "uname"];
 
-/// The reader's programs, in place of which tests run `./runtime`.
+/// Programs of readers. Tests run `./runtime` in their place.
 pub(crate) const READERS: [&str; 3] = ["./runtime", "llama-cli", "vllm"];
 
 /// Targets of other makefiles.
@@ -80,7 +80,7 @@ fn python(script: &str, arguments: &[String]) -> Result<String, String> {
     Err(errors.lines().last().unwrap_or("no reason").to_owned())
 }
 
-/// Where a command runs.
+/// The place in which a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Where {
     Host,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds commands in Markdown.
 
-/// Where a document has a command.
+/// The position of a command in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In a block: complete, as a user types it.

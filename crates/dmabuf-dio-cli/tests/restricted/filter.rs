@@ -69,7 +69,7 @@ pub(crate) const NEEDED: &[Call] = calls! {
     #[cfg(target_arch = "x86_64")] ("SYS_open", libc::SYS_open)
 };
 
-/// What the library calls in loads, views, gathers and loads by path.
+/// System calls of the library in loads, views, gathers and loads by path.
 pub(crate) const OURS: &[Call] = calls! {
     SYS_statx SYS_fstat SYS_newfstatat SYS_statfs SYS_fstatfs SYS_lseek SYS_pread64 SYS_preadv SYS_pwrite64
     SYS_fcntl SYS_ioctl SYS_memfd_create SYS_ftruncate SYS_fallocate SYS_madvise SYS_mremap SYS_mincore

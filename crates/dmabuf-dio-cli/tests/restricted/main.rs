@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads, views, gathers and loads by path in restricted surroundings: each system call blocked in turn, as
-//! container engines do, no /proc, low limits, other users. Each works, or says in one line what is missing and
-//! in another what helps. The table in docs/reach.md is what this test finds: `DMABUF_DIO_RECORD=1` writes it.
+//! Loads, views, gathers and loads by path in restricted surroundings: each system call blocked in
+//! turn, as container engines do, no /proc, low limits, other users. Each works, or prints two
+//! lines: the missing thing, and the remedy. This test finds the table in docs/reach.md:
+//! `DMABUF_DIO_RECORD=1` writes it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,7 +33,7 @@ const NO_LOCKED: &[(libc::__rlimit_resource_t, u64)] = &[(libc::RLIMIT_MEMLOCK, 
 const SHORT_FILES: &[(libc::__rlimit_resource_t, u64)] = &[(libc::RLIMIT_FSIZE, 1 << 19)];
 const LITTLE_SPACE: &[(libc::__rlimit_resource_t, u64)] = &[(libc::RLIMIT_AS, 40 << 20)];
 
-/// What is tried beside calls.
+/// Restrictions other than blocked calls.
 const OTHERS: &[(&str, Surroundings)] = &[
     ("no `/proc`", Surroundings::Folder(c"/proc")),
     ("no `/sys`", Surroundings::Folder(c"/sys")),

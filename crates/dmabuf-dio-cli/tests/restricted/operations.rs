@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is tried: each in a process of its own, which says how it ended.
+//! The tested operations. Each runs in a process of its own, which prints its result.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -23,12 +23,12 @@ const ROW: u64 = 600;
 /// Begins the line that says how it ended.
 pub(crate) const RESULT: &str = "\u{1}result: ";
 
-/// What another thread, without a filter, compares with the file.
+/// A thread without a filter compares this memory with the file.
 enum Found {
     Bytes(Vec<u8>),
-    /// A buffer, and where in it what is.
+    /// A buffer, and the places of its ranges.
     Buffer(Buffer, Vec<(u64, u64, u64)>),
-    /// A path, and what lets it exist.
+    /// A path, and the object that keeps it.
     Path(PathBuf, #[allow(dead_code, reason = "it is kept")] Box<Buffer>),
 }
 

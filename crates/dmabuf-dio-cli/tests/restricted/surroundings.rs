@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::filter;
 
-/// What a process has to do without.
+/// The restrictions of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Surroundings {
     /// Nothing.
@@ -80,7 +80,7 @@ fn no_executable() -> io::Result<()> {
             0 => {}
             -1 => return Err(io::Error::last_os_error()),
             child => {
-                // Whoever waits for the program to start has it from the child.
+                // The child reports the start of the program, so copies of the pipe are closed here.
                 libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
                 let mut status = 0;
                 libc::waitpid(child, &raw mut status, 0);

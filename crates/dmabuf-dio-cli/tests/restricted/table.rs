@@ -12,13 +12,13 @@ const END: &str = "<!-- end -->";
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
-    /// Every byte is right: by this backend, if the operation tells.
+    /// Every byte is right. The text is the backend, if the operation reports it.
     Works(String),
-    /// What failed, and what to do.
+    /// The failure and the remedy.
     Refused(String, String),
-    /// Every byte is right, but something is said, and what to do.
+    /// Every byte is right, but a warning and a remedy are printed.
     Warned(String, String),
-    /// Nothing runs there: not even `cat`.
+    /// No program runs there, not even `cat`.
     Nothing,
     /// It ended in another way.
     Wrong(String),
@@ -80,14 +80,14 @@ impl Row {
         assert!(self.cells.iter().all(works), "{self:?}");
     }
 
-    /// Why it is not clear to users what is wrong, and what to do.
+    /// Why a message does not tell users the fault and the remedy.
     pub(crate) fn unclear(&self) -> Option<String> {
         self.cells.iter().find_map(|cell| {
             let what = &self.what;
             match cell {
                 Cell::Works(_) | Cell::Nothing => None,
                 Cell::Refused(error, hint) | Cell::Warned(error, hint) => {
-                    // The log of the kernel has nothing of this.
+                    // The log of the kernel does not mention this.
                     let unclear = hint.is_empty() || error.len() > 300 || hint.contains("dmesg");
                     unclear.then(|| format!("{what}: {error}\n  {hint}"))
                 }
@@ -144,10 +144,10 @@ pub(crate) fn merged(rows: [(Row, &str); 2]) -> Vec<Row> {
     rows.map(|(row, errno)| Row { what: format!("{} ({errno})", row.what), ..row }).into()
 }
 
-/// Begins the list of what makes no difference.
+/// Begins the list of restrictions without an effect.
 const NOTHING: &str = "Nothing changes without: ";
 
-/// The rows of a table and the items of the list below it, without what was skipped.
+/// The rows of a table and the items of the list below it, without skipped ones.
 fn parts<'a>(table: &'a str, skipped: &[&str]) -> Vec<&'a str> {
     let is_skipped = |part: &str| {
         skipped.iter().any(|what| part == *what || part.starts_with(&format!("| {what} |")))

@@ -87,7 +87,7 @@ fn capture_takes_selected_channels() {
     assert!(!even["sink"].to_string().contains("more"), "{even}");
 }
 
-/// Whatever the length of a recording, all of it is output again: the last block, too.
+/// A recording of any length is output completely, including the last block.
 #[test]
 fn replay_outputs_the_last_partial_block() {
     let Some(setup) = Setup::get() else { return };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `dmabuf-dio capture` promises about time, losses and memory, beside what the simulated ADC
-//! counts.
+//! Compares the time, losses and memory of `dmabuf-dio capture` with the counts of the simulated
+//! ADC.
 
 use std::fs;
 use std::io::Read as _;

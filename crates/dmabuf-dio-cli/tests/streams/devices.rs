@@ -244,7 +244,7 @@ fn refused_setting_restores_all_settings() {
     let said = refuse(&format!("{auto} --set stream-phy/in_voltage1.hardwaregain=3"));
     assert!(said.contains("in_voltage1_hardwaregain"), "{said}");
     as_before();
-    // What comes after the settings fails.
+    // The step after the settings fails.
     assert!(refuse("--rate 5G").contains("stream-adc"));
     as_before();
     refuse("--blocks 4096 --block-size 1G");
@@ -401,7 +401,7 @@ fn device_that_needs_a_trigger_gets_one() {
         (0, &200.into(), &timer.into()),
         "{summary}"
     );
-    // It has no counter: nobody knows whether it lost any.
+    // It has no counter, so its losses are unknown.
     assert_eq!(summary["loss_known"], false, "{summary}");
     for (limit, wanted) in [("0", 1), ("50%", 1), ("100%", 0)] {
         let (code, summary) = report(format!("{words} {with} --force --max-loss {limit}"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Formats, cuts and archives of `dmabuf-dio capture` and `replay`, with the simulated devices. The
-//! bytes of a device are always the numbers of its frames; `scan_type` says what they mean.
+//! Formats, cuts and archives of `dmabuf-dio capture` and `replay`, with the simulated devices. A
+//! device always delivers the numbers of its frames; `scan_type` defines their meaning.
 
 use std::fs;
 use std::path::Path;
@@ -54,8 +54,8 @@ impl Drop for Types {
     }
 }
 
-/// Every value of the file is what the device's bytes mean, and back at a device the bytes are the
-/// same: the DAC checks them. `count`: the numbers up to which no bit beside the value is set.
+/// The values in the file have the meaning of the device's bytes. Replayed to a device, the bytes
+/// are the same: the DAC checks them. `count`: numbers below it set no bit outside of the value.
 #[test]
 fn capture_and_replay_convert_formats() {
     let Some(setup) = Setup::get() else { return };
@@ -115,7 +115,7 @@ fn capture_and_replay_convert_formats() {
             );
             assert_eq!(dac(), (count, 0), "{scan_type} from {format}");
         }
-        // As the device gives it, there is no copy, and the description has its exact format.
+        // The device's own format needs no copy, and the description has it exactly.
         let report = json(format!("capture stream-adc --samples 1000 --to {data} --force"));
         assert_eq!(report["conversion"], Value::Null);
         let back = json(format!("replay {data} --to stream-dac"));
@@ -184,7 +184,7 @@ fn recordings_are_rotated_by_time_and_size() {
         assert!(!Path::new(&data).exists());
         let sink = report["sink"].as_str().expect("text");
         println!("{rotate}: {sink}");
-        // Each is a recording of its own.
+        // Each file is a recording of its own.
         let back = json(["replay", &name(1, "data"), "--to", "stream-dac"]);
         assert_eq!(&back["frames"], &files[1]["frames"]);
         let again = fails(2, format!("{capture} --rotate {rotate}"));
@@ -233,8 +233,8 @@ fn rotated_recording_describes_losses() {
     assert!(lost > 0 && is_told, "{lost}, told {told}, {gap}");
 }
 
-/// A description that cannot be read or honoured is not passed over: nothing is output, unless `--force`
-/// is given, which says what it overrides.
+/// A description that cannot be read or honoured is refused. `--force` overrides it and prints the
+/// overridden part.
 #[test]
 fn unsupported_description_needs_force() {
     let Some(setup) = Setup::get() else { return };
@@ -269,7 +269,8 @@ fn unsupported_description_needs_force() {
         assert!(said.contains(why) || said.contains("keeps its rate"), "{why}: {said}");
         assert_eq!(dac(), (1000, 0), "{why}");
     }
-    // What can be honoured is: a byte order mark, no bytes before the samples, half a frame per second.
+    // Other unusual descriptions are honoured: a byte order mark, no bytes before the samples, half
+    // a frame per second.
     let mark = [b"\xef\xbb\xbf", sound.as_bytes()].concat();
     let none = sound
         .replace("\"core:sample_start\": 0", "\"core:sample_start\": 0, \"core:header_bytes\": 0");

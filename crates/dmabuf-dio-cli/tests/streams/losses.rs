@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of losses by devices that count them, only note them, or say nothing.
+//! Reports about losses of devices that count them, only note them, or do not report them.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn loss_register_reveals_overruns() {
     assert!(gaps[0]["frames"].is_null(), "{summary}");
     let text = meta["annotations"][0]["core:comment"].as_str().expect("a gap");
     assert!(text.contains("does not report how many"), "{text}");
-    // Where it is, to within what the ring held: the numbers in the file jump there.
+    // The numbers in the file jump at the reported gap, to within the content of the ring.
     let numbers = numbers(&fs::read(setup.path("samples.sigmf-data")).expect("samples"));
     let jump = numbers.windows(2).position(|pair| pair[1] != pair[0] + 1).expect("a gap") + 1;
     assert_eq!(numbers[jump], numbers[jump - 1] + 5001);

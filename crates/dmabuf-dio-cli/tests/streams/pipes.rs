@@ -195,7 +195,7 @@ fn unix_and_tcp_sockets_work_both_ways() {
     let listener = UnixListener::bind(&path).expect("bound");
     let child = capture(&format!("unix:{path}"));
     check(child, read_all(listener.accept().expect("a connection").0));
-    // A socket that nobody uses any more is replaced.
+    // A socket without a listener is replaced.
     drop(listener);
     let child = capture(&format!("unix-listen:{path}"));
     check(child, read_all(connected(|| UnixStream::connect(&path))));

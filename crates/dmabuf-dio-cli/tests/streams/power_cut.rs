@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A capture whose machine loses its power. The file system is told to stop at once, with nothing more
-//! written to its log (`EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN` and `F2FS_IOC_SHUTDOWN` are one number), and
-//! mounted again. What a disk loses from a cache of its own is not simulated.
+//! Captures on a machine that loses power. The file system is told to stop at once, with nothing
+//! more written to its log (`EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN` and `F2FS_IOC_SHUTDOWN` are one
+//! number), and mounted again. The loss of a disk's own cache is not simulated.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;

@@ -12,7 +12,8 @@ use std::time::Duration;
 use crate::common::eventually;
 use crate::common::iio::{FRAME, Setup, end_of, fails, json, number, report, set, signal, start};
 
-/// More memory than there is, in blocks of which each would fit. Nothing is killed for it.
+/// The blocks need more memory than is available, although each one would fit. No process is killed
+/// for it.
 #[test]
 fn blocks_exceeding_memory_are_refused() {
     let Some(_setup) = Setup::get() else { return };

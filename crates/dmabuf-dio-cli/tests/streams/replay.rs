@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `dmabuf-dio replay` tells of a DAC, beside what the simulated DAC itself counts.
+//! Compares the reports of `dmabuf-dio replay` with the counts of the simulated DAC.
 
 use std::fs;
 use std::thread;

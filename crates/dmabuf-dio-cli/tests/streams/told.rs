@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `dmabuf-dio capture` and `replay` say is what they did, and what nobody asked for they do not do.
+//! `dmabuf-dio capture` and `replay` report what they did, and do nothing that was not requested.
 //! The tests without a device run anywhere.
 
 use std::fs;
@@ -31,7 +31,7 @@ fn continued(paths: &[String], bytes: usize) -> Vec<u64> {
     counts
 }
 
-/// Files whose length is no multiple of what the DMA transfers.
+/// The lengths of these files are not multiples of a DMA transfer.
 #[test]
 fn rotated_files_of_any_length_have_every_frame() {
     let Some(setup) = Setup::get() else { return };
@@ -99,7 +99,7 @@ fn default_blocks_are_accepted_at_low_rates() {
     fs::write(&raw, bytes).expect("written");
     let report = json(format!("replay {raw} --to stream-dac --rate 1000 {one}"));
     assert_eq!((&report["frames"], number("stream-dac", "wrong_frames")), (&1000.into(), 0));
-    // What was asked for is refused before the device is touched.
+    // The request is refused before the device is touched.
     set("stream-adc", "sampling_frequency", "123456");
     let said = fails(
         2,
@@ -212,7 +212,7 @@ fn only_the_own_description_is_used() {
 }
 
 #[test]
-fn what_a_cut_archive_has_is_output() {
+fn samples_of_a_truncated_archive_are_output() {
     let Some(setup) = Setup::get() else { return };
     described(&setup, "a", 10_000, &serde_json::json!({"core:sha512": "00"}));
     let files = ["a.sigmf-meta", "a.sigmf-data"];
@@ -284,7 +284,7 @@ fn report_that_would_replace_samples_is_refused() {
     }
     assert_eq!(fs::read(&data).expect("kept"), b"samples");
     assert_eq!(fs::read(&meta).expect("kept"), b"{}");
-    // Other files are not.
+    // Other report files are allowed.
     let other = path("o.sigmf-data.json");
     let said = fails(1, format!("replay {data} --to no-such-dac --report {other}"));
     assert!(said.contains("no-such-dac"), "{said}");

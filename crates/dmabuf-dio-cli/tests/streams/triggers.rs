@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures whose samples a trigger brings: when they came, how many per second, and how soon they are
-//! in the file.
+//! Captures of samples that a trigger causes: their times, their rate, and their delay until they
+//! are in the file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl Drop for Button {
 
 const BUTTON: &str = "capture stream-sensor --trigger sysfstrig7";
 
-/// The time of a description is that of the first sample.
+/// A description has the time of the first sample.
 #[test]
 fn described_time_is_that_of_the_first_sample() {
     let Some(setup) = Setup::get() else { return };
@@ -104,7 +104,7 @@ fn each_frame_of_a_slow_trigger_is_delivered() {
     let _ = fs::write(sysfs("stream-sensor").expect("one").join("trigger/current_trigger"), "\n");
 }
 
-/// The rate is that of the timer, not the device's own of 13 Hz.
+/// The timer sets the rate, not the device's own 13 Hz.
 #[test]
 fn timer_trigger_sets_the_rate() {
     let Some(setup) = Setup::get() else { return };
@@ -126,7 +126,7 @@ fn timer_trigger_sets_the_rate() {
     for (number, frame) in (0_u16..).zip(bytes.chunks_exact(FRAME as usize)) {
         assert_eq!(frame[..2], number.to_le_bytes(), "frame {number}");
     }
-    // --rate is for what drives the device.
+    // --rate sets the rate of the trigger that drives the device.
     let rate = "--rate 200 --samples 100 --restore";
     let (code, summary) = report(format!("{words} {rate}"));
     assert_eq!((code, &summary["rate"]), (0, &200.0.into()), "{summary}");

@@ -37,7 +37,7 @@ fn killed_capture_keeps_its_description() {
     let words = format!("capture stream-adc --rate 200k --block-size 64K --to {data}");
     let mut child = start(&words);
     until_it_moves("stream-adc");
-    // The count of moved frames may be that of the capture before.
+    // The count of moved frames may still be from the capture before.
     eventually("no samples", || fs::metadata(&data).is_ok_and(|facts| facts.len() > 0));
     set("stream-adc", "inject_loss", "1000");
     eventually("the gap is not described", || {
@@ -79,7 +79,7 @@ fn killed_capture_keeps_its_description() {
             (&known.into(), &(end - known).into())
         );
     }
-    // Now it is like any other.
+    // The completed recording is like any other.
     assert!(!told(format!("replay {data} --to stream-dac --rate 0")).contains("did not end"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends of streams without a device, and what tests say of the samples that go through.
+//! Ends of streams without a device, and checks of their samples.
 
 #![allow(dead_code)]
 
@@ -25,8 +25,8 @@ pub(crate) fn put(block: &Buffer, content: &[u8]) {
     block.map_mut().expect("a view").write_at(0, content).expect("it has room");
 }
 
-/// A source whose blocks are full at once: with what `fill` writes, and as far as it says. `None`: there
-/// is no more.
+/// A source that fills its blocks at once. `fill` writes the data, and returns its length. `None`:
+/// there is no more.
 pub(crate) struct Made<F> {
     pub(crate) facts: Facts,
     ring: Option<Arc<BlockRing>>,
@@ -134,13 +134,13 @@ impl Keeper {
         Self { per_block, ..Self::new(1) }
     }
 
-    /// Where frames are missing: after how many bytes, and how many.
+    /// Positions of missing frames: the bytes before them, and their number.
     pub(crate) fn missing(&self) -> Vec<(u64, u64)> {
         missing(&self.bytes)
     }
 }
 
-/// Where frames are missing: after how many bytes, and how many.
+/// Positions of missing frames: the bytes before them, and their number.
 pub(crate) fn missing(bytes: &[u8]) -> Vec<(u64, u64)> {
     let (mut next, mut gaps) = (0, Vec::new());
     for (number, frame) in bytes.chunks_exact(FRAME as usize).enumerate() {
@@ -154,15 +154,15 @@ pub(crate) fn missing(bytes: &[u8]) -> Vec<(u64, u64)> {
     gaps
 }
 
-/// The number of frames, of which none is missing.
+/// The number of frames. None is missing.
 #[track_caller]
 pub(crate) fn whole(bytes: &[u8]) -> u64 {
     assert_eq!(missing(bytes), []);
     bytes.len() as u64 / FRAME
 }
 
-/// Every gap that was found lies in one that was told, which counts as many frames. After the last block
-/// frames may have been lost that nobody was there to miss.
+/// Every gap that was found lies in one that was told, which counts as many frames. Frames after the
+/// last block may have been lost without a gap in the data.
 #[track_caller]
 pub(crate) fn check_gaps(summary: &Summary, found: &[(u64, u64)]) {
     let mut left = found.iter().peekable();

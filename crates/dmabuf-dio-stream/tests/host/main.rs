@@ -210,8 +210,8 @@ fn losses_of_a_slow_sink_are_reported_with_their_place() {
     }
 }
 
-/// The time of the device includes what it has lost: everything before frame 10,000 is delivered,
-/// or told.
+/// The time of the device includes lost frames: every frame before frame 10,000 is delivered or
+/// reported as lost.
 #[test]
 fn lost_frames_count_as_elapsed_time() {
     for count in [2, 5] {
@@ -306,7 +306,7 @@ fn unsuitable_blocks_are_refused() {
     assert!(matches!(odd.error, Error::Transfer(DioError::Setting { name: "block", .. })), "{odd}");
 }
 
-/// A device that never lacks a block.
+/// A device that always has a block.
 #[test]
 fn losses_within_the_device_are_reported_with_their_place() {
     let (mut source, mut sink) = (Device::new(2), Keeper::new(1));
@@ -321,9 +321,9 @@ fn losses_within_the_device_are_reported_with_their_place() {
     assert!(summary.cpu_seconds.is_some_and(|seconds| seconds > 0.0));
 }
 
-/// With one block the device lacks one after each, and its counter is read each time. Up to the
-/// first loss it may look like a device that waits, on a slow machine: then the first loss is known
-/// with the second.
+/// With one block the device runs out of blocks each time, and its counter is read each time. Up to
+/// the first loss it may look like a device that waits, on a slow machine: then the first loss is
+/// known with the second.
 #[test]
 fn losses_after_each_block_are_reported_separately() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(3));

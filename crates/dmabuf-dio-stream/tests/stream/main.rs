@@ -131,7 +131,7 @@ fn bad_arguments_are_refused() {
     assert!(matches!(none, Error::Stream { .. }), "{none}");
 }
 
-/// As while another program lists devices.
+/// Another program that lists devices opens them, too.
 #[test]
 fn briefly_busy_device_is_opened_after_a_wait() {
     let Some(devices) = Devices::get() else { return };
@@ -267,7 +267,7 @@ fn removed_device_ends_the_stream() {
         unbind.join().expect("unbound");
         ended.summary
     });
-    // What came before is whole, and nothing came after.
+    // The data before it is complete, and there is none after it.
     let arrived = sink.bytes.len() as u64;
     assert!(summary.bytes > 0 && summary.bytes == arrived, "{summary:?}, {arrived} arrived");
     assert!(sink.missing().is_empty() || summary.lost_frames > 0, "{summary:?}");
@@ -331,7 +331,7 @@ fn device_stopped_without_a_block_is_noticed() {
 
 /// Blocks queued to a device that never ran do not reach its next user.
 #[test]
-fn blocks_queued_in_vain_do_not_reach_the_next_user() {
+fn unfinished_blocks_do_not_reach_the_next_user() {
     let Some(devices) = Devices::get() else { return };
     let ring = Arc::new(BlockRing::new(2, 16 << 10).expect("blocks"));
     let mut source = devices.source();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples to a USB host: that of `kernel/sim/usb_sink`, if present.
+//! Samples to the USB host of `kernel/sim/usb_sink`, if present.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -48,7 +48,7 @@ pub(crate) fn content(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// A tensor to be written, and what is to be found later.
+/// A tensor to write, and its expected entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) name: String,

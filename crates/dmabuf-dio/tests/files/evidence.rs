@@ -15,7 +15,7 @@ use dmabuf_dio_sys::cachestat::cachestat;
 
 use crate::common::page;
 
-/// What evidence there is for files at one place.
+/// The available evidence for files at one place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
     /// Whether the whole machine counts, and not only the pages of the file: a server of this
@@ -49,9 +49,9 @@ impl fmt::Display for Way {
 /// Bytes, at one time or between two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counters {
-    /// Of the file, in the page cache.
+    /// Bytes of the file in the page cache.
     file: i64,
-    /// Of all files and disks, in the page cache.
+    /// Bytes of all files and disks in the page cache.
     cached: i64,
     /// That have become dirty in the page cache.
     dirtied: i64,
@@ -63,7 +63,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Reads the counters. A file that does not exist has no pages.
     pub(crate) fn now(path: &Path, length: u64) -> Self {
-        // Processors add up what they have counted.
+        // The counters of processors are added up with a delay.
         std::fs::write("/proc/sys/vm/stat_refresh", "1").expect("counters up to date");
         let vmstat = std::fs::read_to_string("/proc/vmstat").expect("vmstat");
         let pages = |name: &str| -> i64 {
@@ -73,7 +73,7 @@ impl Counters {
         let disks = std::fs::read_to_string("/proc/diskstats").expect("diskstats");
         let sectors = |field: usize| -> i64 {
             let rows = disks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-            // Disks of the machine, not what is made of them
+            // Disks of the machine, without devices that are made of them
             rows.filter(|row| row[2].starts_with("nvme") || row[2].starts_with("vd"))
                 .map(|row| row[field].parse::<i64>().expect("sectors") * 512)
                 .sum()
@@ -87,7 +87,7 @@ impl Counters {
         }
     }
 
-    /// What has been counted since `before`.
+    /// The counts since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             file: self.file - before.file,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files on one file system, or a block device: every operation moves the right bytes, and what is
-//! reported about direct I/O agrees with what the kernel counts.
+//! Files on one file system, or a block device: every operation moves the right bytes, and reports
+//! about direct I/O agree with the kernel's counters.
 //!
 //! `tests/files/run` starts this in a guest, once for each file system. Prints a row for the table
 //! of docs/reach.md.

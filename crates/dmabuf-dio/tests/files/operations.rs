@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The operations. Each returns how the data went, for the table, or what is wrong.
+//! The operations. Each returns the way of the data, for the table, or an error.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,7 +14,7 @@ use rustix::fs::{Advice, Mode as Permissions, OFlags};
 use crate::common::{available, bytes, content, fill, write_cold};
 use crate::evidence::{Counters, Scope, Way};
 
-/// What is tested: a file that is read, one that is written, and what they contain.
+/// The tested files: one to read, one to write, and their content.
 pub(crate) struct Place {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
@@ -43,9 +43,9 @@ pub(crate) const OPERATIONS: [(&str, Operation); 8] = [
 
 /// In the table where an operation is not possible.
 const NONE: &str = "–";
-/// What a buffer contains before.
+/// The content of a buffer before a load.
 const BEFORE: u8 = 0xa5;
-/// Of a piece, a multiple of every block size.
+/// The length of a piece, a multiple of every block size.
 const PIECE: usize = 64 << 10;
 
 impl Place {
@@ -75,7 +75,7 @@ impl Place {
         buf
     }
 
-    /// What the target has before: some bytes more, except where a short file is to stay short.
+    /// The target's content before: some bytes more, except where a short file has to stay short.
     fn old(&self) -> Vec<u8> {
         let behind = if self.content.len() < PIECE { 0 } else { PIECE };
         content(self.content.len() + behind, 99)
@@ -101,7 +101,7 @@ impl Place {
         }
     }
 
-    /// Does something, and finds out how the data went.
+    /// Runs an operation, and finds the way of the data.
     fn observe<T>(&self, direction: Direction, act: impl FnOnce() -> T) -> (T, Way) {
         let path = if direction == Direction::Load { &self.source } else { &self.target };
         self.settle();
@@ -125,7 +125,7 @@ impl Place {
         same(&bytes(buf), &expected)
     }
 
-    /// Whether the target has the new content, and behind it what it had there.
+    /// Whether the target has the new content, and its old content behind that.
     fn check_target(&self, old: &[u8]) -> Result<(), String> {
         self.settle();
         let mut expected = old.to_vec();
@@ -275,7 +275,7 @@ fn gather(place: &Place) -> Cell {
             len: PIECE.min(place.content.len() - at) as u64,
         })
         .collect();
-    // What is cached when the file is opened decides whether a call looks at the cache.
+    // The cached bytes at the opening decide whether a call checks the cache.
     place.settle();
     let gatherer = Gatherer::new(&place.source).spare(end..buf.len());
     let mut gathering = gatherer.open(&buf).map_err(|error| error.to_string())?;

@@ -88,7 +88,7 @@ fn neighbours_share_a_request() {
         let all: Vec<_> = (0..512).map(|at| piece(at * 4096, at * 4096, 4096)).collect();
         let report = check(&mut gathering, buf, &content, &all, 0..0);
         assert_eq!((report.requests, report.shared), (8, 504));
-        // Also if they come in another order.
+        // The same holds in another order.
         let mut backwards = all.clone();
         backwards.reverse();
         let report = check(&mut gathering, buf, &content, &backwards, 0..0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads that the kernel fails, and what results say.
+//! Reads that fail in the kernel, and their results.
 
 use dmabuf_dio::gather::{Gatherer, PieceError};
 use dmabuf_dio::{Backend, Errno, Loader};
@@ -7,7 +7,7 @@ use dmabuf_dio::{Backend, Errno, Loader};
 use crate::common::{bytes, file_of, fill, folder};
 use crate::model::{each, piece};
 
-/// Nothing is mapped at the first bytes of this process's memory.
+/// The first bytes of this process's address space are not mapped.
 #[test]
 fn unreadable_file_fails_its_pieces() {
     each(65_536, |buf, backend| {

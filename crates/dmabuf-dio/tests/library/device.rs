@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Block devices. `DMABUF_DIO_RAW_DISK` names one whose content is disposable; without it these
-//! tests are skipped.
+//! Block devices. `DMABUF_DIO_RAW_DISK` names a disk with disposable content; without it these tests
+//! are skipped.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

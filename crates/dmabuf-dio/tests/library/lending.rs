@@ -103,7 +103,7 @@ fn udmabuf_over_huge_pages_is_lent_or_refused() {
     }
 }
 
-/// What the page cache moves into a udmabuf, devices that have it attached may miss.
+/// Devices with a udmabuf attached may miss data that the page cache moves into it.
 #[test]
 fn only_udmabufs_have_the_device_note() {
     let notes = |buf: &mut Buffer| {

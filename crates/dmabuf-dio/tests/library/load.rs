@@ -235,7 +235,7 @@ fn file_with_holes_loads_zeroes() {
     }
 }
 
-/// What is tried for any kind of buffer, in this order.
+/// Backends that are tried for any kind of buffer, in this order.
 fn order() -> impl Iterator<Item = (Backend, Kind)> {
     [Kind::DmaBuf, Kind::Memfd]
         .into_iter()
@@ -274,7 +274,7 @@ fn buffer_has_the_requested_kind() {
             // All backends that could create one say why they do not.
             Err(error) => {
                 let hint = error.hint().to_string();
-                // One line: the reasons are given to those who ask.
+                // The message is one line. The reasons are available on request.
                 assert_eq!(error.to_string(), "no dma-buf can be created here");
                 assert!(hint.starts_with("allow any kind of buffer"), "{hint}");
                 let reasons = error.refusals().iter().map(|refusal| refusal.backend);

@@ -149,7 +149,7 @@ fn private_load_by_a_backend_is_refused() {
         let Error::Unavailable { asked, refusals, .. } = &error else { panic!("{error}") };
         assert_eq!((*asked, refusals.len(), ready), (Some(backend), 1, false));
         assert_eq!(refusals[0].remedy.as_deref(), Some("leave the backend out"), "{backend}");
-        // Whatever creates no buffer ignores the kind.
+        // Transfers that create no buffer ignore the kind.
         if backend == Backend::Memfd {
             let buf = dmabuf_dio::Buffer::memfd(100).expect("a memfd");
             loader.load_into(&buf, 0).expect("the backend is available everywhere");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rings that the kernel does not serve as it should, and what they leave behind.
+//! Rings that the kernel does not serve as it should, and their remains.
 
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
@@ -57,7 +57,7 @@ fn ring_without_tables_loads_the_same_bytes() {
 fn finished_load_leaves_no_file_open() {
     let folder = folder();
     let (path, _) = file_of(&folder, LEN);
-    // Given to who alone has the file open.
+    // The kernel gives a lease only if no other process has the file open.
     let lease = || {
         let file = std::fs::File::options().read(true).write(true).open(&path).expect("open");
         // SAFETY: the call takes numbers.

@@ -84,7 +84,7 @@ fn memfd_has_the_length_of_its_content() {
     }
 }
 
-/// What a mapping of a memfd of `len` bytes holds beyond them, in the last page.
+/// The bytes behind the end of a memfd of `len` bytes, in the last page of a mapping.
 fn behind(memfd: BorrowedFd<'_>, len: usize) -> Vec<u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     let pages = len.next_multiple_of(rustix::param::page_size());

@@ -134,7 +134,7 @@ fn transfers_of_a_shrunk_memfd_fail() {
                 let loader = Loader::new(&path).backend(backend).offset(offset).length(length);
                 let what = format!("{name}, {backend}, {length} bytes at {offset}");
                 let Err(error) = loader.load_into(&buf, offset) else {
-                    // Mapping one with huge pages for writing sets its length to that of the
+                    // Mapping one with huge pages for writing extends it to the length of the
                     // mapping.
                     assert!(name.contains("huge"), "{what}: there is no memory");
                     continue;
@@ -153,8 +153,8 @@ fn transfers_of_a_shrunk_memfd_fail() {
     }
 }
 
-/// Where there are no huge pages, mapping a memfd of them fails late, and leaves a gap where it was
-/// to be (`vms_abort_munmap_vmas()` in mm/vma.c). Another thread's memory may be there at once.
+/// Mapping a memfd of huge pages fails late if there are none, and leaves a gap in the address space
+/// (`vms_abort_munmap_vmas()` in mm/vma.c). Another thread's memory may be there at once.
 #[test]
 fn failed_mapping_keeps_memory_of_other_threads() {
     const MARK: &str = "DMABUF_DIO_TEST_MAPPING_FAILS";
@@ -171,7 +171,7 @@ fn failed_mapping_keeps_memory_of_other_threads() {
     std::thread::scope(|scope| {
         let mapping = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // As long as its reservation, so that it lands where that was.
+                // It is as long as the reservation, so that it gets the same address.
                 let len = 10 << 20;
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
                 let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -202,7 +202,7 @@ fn failed_mapping_keeps_memory_of_other_threads() {
     });
 }
 
-/// The owner of a clone may write while others read. They read what was written.
+/// The owner of a clone may write while others read. Both threads read the written bytes.
 #[test]
 fn views_of_two_threads_see_written_bytes() {
     let mut buf = Buffer::memfd(1 << 16).expect("a memfd");
