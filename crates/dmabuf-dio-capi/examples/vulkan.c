@@ -119,7 +119,7 @@ static VkBuffer buffer_of(VkDeviceSize size, VkExternalMemoryHandleTypeFlagBits 
 	return buffer;
 }
 
-/* Has the device copy, and waits for it. */
+/* Lets the device copy, and waits for it. */
 static void copy(VkBuffer from, VkBuffer to, VkDeviceSize size)
 {
 	VkCommandPoolCreateInfo info = { .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, .queueFamilyIndex = family };
@@ -183,7 +183,7 @@ static VkBuffer import_mapping(struct dmabuf_dio_buffer *buffer, struct dmabuf_d
 			 of_pointer.memoryTypeBits, memory);
 }
 
-/* What the device reads of the imported memory, as a file */
+/* Writes the data that the device reads from the imported memory to a file */
 static void read_back(VkBuffer from, uint64_t length, const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

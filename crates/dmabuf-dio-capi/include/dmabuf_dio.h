@@ -33,7 +33,7 @@
  * # Structures that grow
  *
  * Some structures, such as `struct dmabuf_dio_options`, begin with their size, which the caller sets, so that
- * later versions can have more fields. As with openat2(2), fields that a shorter structure lacks count as 0, and
+ * later versions can have more fields. As with openat2(2), missing fields of a shorter structure count as 0, and
  * a longer one is accepted if the fields that the library does not know are 0, else `-E2BIG`. Other structures
  * do not change. Later versions may add constants `DMABUF_DIO_*`: expect unknown values.
  *
@@ -266,7 +266,8 @@ struct dmabuf_dio_gather;
 struct dmabuf_dio_map;
 
 /**
- * How the data was transferred, and what that cost. Several threads may read it at the same time.
+ * The way in which data was transferred, and the cost. Several threads may read it at the same
+ * time.
  */
 struct dmabuf_dio_report;
 
@@ -300,9 +301,9 @@ typedef int (*dmabuf_dio_progress)(uint64_t done, uint64_t total, void *data);
  */
 struct dmabuf_dio_options {
   /**
-   * `sizeof(struct dmabuf_dio_options)`. Fields that a smaller structure lacks count as 0; a larger
-   * one, up to 4096 bytes, is accepted if the fields that this version does not know are 0, else
-   * `-E2BIG`.
+   * `sizeof(struct dmabuf_dio_options)`. Missing fields of a smaller structure count as 0; a
+   * larger one, up to 4096 bytes, is accepted if the fields that this version does not know are
+   * 0, else `-E2BIG`.
    */
   size_t size;
   /**
@@ -322,7 +323,7 @@ struct dmabuf_dio_options {
    */
   uint32_t queue_depth;
   /**
-   * Start of the range in the file, in bytes. Not for gathers.
+   * Start of the range in the file, in bytes. Must be 0 for gathers.
    */
   uint64_t offset;
   /**
@@ -331,7 +332,8 @@ struct dmabuf_dio_options {
    */
   uint64_t length;
   /**
-   * Bytes per request: a multiple of the page size, at most 1 GiB; 0: the default. Not for gathers.
+   * Bytes per request: a multiple of the page size, at most 1 GiB; 0: the default. Must be 0
+   * for gathers.
    */
   uint64_t block_size;
   /**
@@ -870,14 +872,15 @@ int dmabuf_dio_buffer_memfd_fd(const struct dmabuf_dio_buffer *buffer);
  * `dmabuf_dio_buffer_shared_length`. Stock kernels do not synchronise it with devices: import it into
  * those that are coherent and not behind bounce buffers.
  *
- * Returns the descriptor; `-EOPNOTSUPP` if there is none: the message says why, and the hint what would
- * change that; `-EFAULT`.
+ * Returns the descriptor; `-EOPNOTSUPP` if there is none: the message says why, and the hint is a
+ * remedy; `-EFAULT`.
  */
 int dmabuf_dio_buffer_dmabuf_fd(const struct dmabuf_dio_buffer *buffer);
 
 /**
- * Returns how many bytes, from the start, the memfd and the dma-buf of a buffer share: those in whole
- * pages. Of the rest the dma-buf has a copy, followed by zeros. 0 if the buffer has not both.
+ * Returns how many bytes, from the start, the memfd and the dma-buf of a buffer share: those in
+ * whole pages. The dma-buf has a copy of the rest, followed by zeros. 0 if the buffer does not have
+ * both.
  */
 uint64_t dmabuf_dio_buffer_shared_length(const struct dmabuf_dio_buffer *buffer);
 
@@ -922,8 +925,8 @@ int dmabuf_dio_map_begin(struct dmabuf_dio_map *map);
  * Ends CPU access, if it has not ended, unmaps the buffer and frees the handle, even if it returns an
  * error. Does nothing for a null pointer.
  *
- * Returns 0, or the kernel's error at the end of the access: then a device may not see what was
- * written.
+ * Returns 0, or the kernel's error at the end of the access: then a device may not see the written
+ * data.
  */
 int dmabuf_dio_unmap(struct dmabuf_dio_map *map);
 
@@ -1062,7 +1065,7 @@ void dmabuf_dio_gather_free(struct dmabuf_dio_gather *gather);
  *
  * `blocks` are the descriptors of `count` dma-bufs, 1 to 4096, such as `iio_block_get_dmabuf_fd` of
  * libiio returns. The first `size` bytes of each are used. The library has duplicates of the
- * descriptors. At any time the file contains the first part of what was written and nothing else.
+ * descriptors. At any time the file contains the first part of the written data and nothing else.
  *
  * Returns 0; `-EINVAL` if a descriptor is not a dma-buf, or for an invalid `count` or `size`;
  * `-ERANGE` if a block is shorter; `-ENOENT`, `-EACCES` and others for the file; `-EBADF`; `-EMFILE`.
@@ -1179,9 +1182,9 @@ const char *dmabuf_dio_report_json(const struct dmabuf_dio_report *report);
 void dmabuf_dio_report_free(struct dmabuf_dio_report *report);
 
 /**
- * Tests what this kernel and its devices support and, unless `path` is a null pointer, what the file
- * or block device there supports. Stores the result as a JSON object in `json`, to be freed with
- * `dmabuf_dio_string_free`: what works, what does not, and what would change that. `dmabuf-dio doctor
+ * Tests what this kernel and its devices support and, unless `path` is a null pointer, what the
+ * file or block device there supports. Stores the result as a JSON object in `json`, to be freed
+ * with `dmabuf_dio_string_free`: what works, what does not, and the remedies. `dmabuf-dio doctor
  * --json` prints the same. Blocks for some milliseconds and changes nothing.
  *
  * Returns 0; `-ENOENT`, `-EACCES`, `-EINVAL` and others for the file.

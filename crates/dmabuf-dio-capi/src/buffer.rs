@@ -20,8 +20,8 @@ use crate::pointers::{exclusive, fd, free, give, shared};
 pub struct Buffer {
     /// Shared with mappings, which outlive this.
     buf: Arc<dmabuf_dio::Buffer>,
-    /// The same, once it is sealed: other threads may be using the first meanwhile. Not by a lock, which
-    /// a child of fork(2) could find locked for ever.
+    /// The same buffer, once it is sealed: other threads may be using the first one. There is no
+    /// lock, because a child of fork(2) could find it locked for ever.
     sealed: OnceLock<Arc<dmabuf_dio::Buffer>>,
     /// Of a memfd.
     pub(crate) path: Option<CString>,

@@ -37,7 +37,7 @@ const UNTIMED: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Capture {
     blocks: stream::Capture,
-    /// Of all blocks, in the order of their numbers.
+    /// Mappings of all blocks, in the order of their numbers.
     mappings: Vec<Mapping>,
     /// Whether there is CPU access to them.
     begun: Vec<bool>,

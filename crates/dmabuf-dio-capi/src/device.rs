@@ -82,7 +82,7 @@ impl Channel {
         let Self { bits, storage_bits, shift, repeat, .. } = *self;
         let big_endian = self.big_endian != 0;
         let format = Format { big_endian, kind, bits, storage_bits, shift, repeat };
-        // As text it is checked.
+        // Parsing the text checks the format.
         format
             .to_string()
             .parse()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a system supports.
+//! The features of a system.
 
 use std::ffi::{CString, c_char, c_int};
 
@@ -10,7 +10,7 @@ use crate::failure::guard;
 use crate::pointers::{self, exclusive};
 use crate::report;
 
-/// As `dmabuf-dio doctor --json` prints it.
+/// The JSON that `dmabuf-dio doctor --json` prints.
 #[derive(Debug, Serialize)]
 struct Found<'a> {
     schema: u32,
@@ -19,9 +19,9 @@ struct Found<'a> {
     file: Option<&'a FileFacts>,
 }
 
-/// Tests what this kernel and its devices support and, unless `path` is a null pointer, what the file
-/// or block device there supports. Stores the result as a JSON object in `json`, to be freed with
-/// `dmabuf_dio_string_free`: what works, what does not, and what would change that. `dmabuf-dio doctor
+/// Tests what this kernel and its devices support and, unless `path` is a null pointer, what the
+/// file or block device there supports. Stores the result as a JSON object in `json`, to be freed
+/// with `dmabuf_dio_string_free`: what works, what does not, and the remedies. `dmabuf-dio doctor
 /// --json` prints the same. Blocks for some milliseconds and changes nothing.
 ///
 /// Returns 0; `-ENOENT`, `-EACCES`, `-EINVAL` and others for the file.

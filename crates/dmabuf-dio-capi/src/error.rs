@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the last failure of a thread was.
+//! The last failure of a thread.
 
 use std::ffi::c_char;
 

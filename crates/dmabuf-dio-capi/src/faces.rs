@@ -53,8 +53,8 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_memfd_fd(buffer: *const Buffer) -> c_
 /// `dmabuf_dio_buffer_shared_length`. Stock kernels do not synchronise it with devices: import it into
 /// those that are coherent and not behind bounce buffers.
 ///
-/// Returns the descriptor; `-EOPNOTSUPP` if there is none: the message says why, and the hint what would
-/// change that; `-EFAULT`.
+/// Returns the descriptor; `-EOPNOTSUPP` if there is none: the message says why, and the hint is a
+/// remedy; `-EFAULT`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_dmabuf_fd(buffer: *const Buffer) -> c_int {
     guard(|| {
@@ -64,8 +64,9 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_dmabuf_fd(buffer: *const Buffer) -> c
     })
 }
 
-/// Returns how many bytes, from the start, the memfd and the dma-buf of a buffer share: those in whole
-/// pages. Of the rest the dma-buf has a copy, followed by zeros. 0 if the buffer has not both.
+/// Returns how many bytes, from the start, the memfd and the dma-buf of a buffer share: those in
+/// whole pages. The dma-buf has a copy of the rest, followed by zeros. 0 if the buffer does not have
+/// both.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_shared_length(buffer: *const Buffer) -> u64 {
     // SAFETY: a buffer, as the header demands.

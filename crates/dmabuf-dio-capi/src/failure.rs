@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dmabuf_dio::{Error, Refusal, Words};
 
-/// What a call of this crate can end with.
+/// The result of a call of this crate.
 pub(crate) type Outcome<T = i32> = Result<T, Failure>;
 
 /// Why a call failed.

@@ -119,8 +119,8 @@ pub unsafe extern "C" fn dmabuf_dio_map_begin(map: *mut Map) -> c_int {
 /// Ends CPU access, if it has not ended, unmaps the buffer and frees the handle, even if it returns an
 /// error. Does nothing for a null pointer.
 ///
-/// Returns 0, or the kernel's error at the end of the access: then a device may not see what was
-/// written.
+/// Returns 0, or the kernel's error at the end of the access: then a device may not see the written
+/// data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_unmap(map: *mut Map) -> c_int {
     guard(|| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers for what the library calls by name.
+//! Numbers for names of the library.
 
 use std::ffi::c_char;
 

@@ -60,9 +60,9 @@ pub type ProgressCallback =
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `sizeof(struct dmabuf_dio_options)`. Fields that a smaller structure lacks count as 0; a larger
-    /// one, up to 4096 bytes, is accepted if the fields that this version does not know are 0, else
-    /// `-E2BIG`.
+    /// `sizeof(struct dmabuf_dio_options)`. Missing fields of a smaller structure count as 0; a
+    /// larger one, up to 4096 bytes, is accepted if the fields that this version does not know are
+    /// 0, else `-E2BIG`.
     pub size: usize,
     /// Use only this backend: `DMABUF_DIO_BACKEND_*`.
     pub backend: u32,
@@ -72,12 +72,13 @@ pub struct Options {
     pub flags: u32,
     /// Requests in flight: 1 to 1024; 0: the default.
     pub queue_depth: u32,
-    /// Start of the range in the file, in bytes. Not for gathers.
+    /// Start of the range in the file, in bytes. Must be 0 for gathers.
     pub offset: u64,
     /// Length of the range in bytes; 0: up to the end of the file. Loads only: the length of a save is
     /// an argument.
     pub length: u64,
-    /// Bytes per request: a multiple of the page size, at most 1 GiB; 0: the default. Not for gathers.
+    /// Bytes per request: a multiple of the page size, at most 1 GiB; 0: the default. Must be 0
+    /// for gathers.
     pub block_size: u64,
     /// Memory to allocate at a time, in bytes: a multiple of the page size, at most 1 GiB; 0: the
     /// default. Loads into a new buffer only.

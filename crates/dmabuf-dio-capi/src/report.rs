@@ -15,7 +15,8 @@ use crate::sized::{self, Grows};
 /// A number of `struct dmabuf_dio_report_fields` that is unknown.
 pub const DMABUF_DIO_UNKNOWN: u64 = u64::MAX;
 
-/// How the data was transferred, and what that cost. Several threads may read it at the same time.
+/// The way in which data was transferred, and the cost. Several threads may read it at the same
+/// time.
 #[derive(Debug)]
 pub struct Report {
     fields: ReportFields,

@@ -125,7 +125,7 @@ fn duplicate(descriptor: c_int) -> Outcome<OwnedFd> {
 ///
 /// `blocks` are the descriptors of `count` dma-bufs, 1 to 4096, such as `iio_block_get_dmabuf_fd` of
 /// libiio returns. The first `size` bytes of each are used. The library has duplicates of the
-/// descriptors. At any time the file contains the first part of what was written and nothing else.
+/// descriptors. At any time the file contains the first part of the written data and nothing else.
 ///
 /// Returns 0; `-EINVAL` if a descriptor is not a dma-buf, or for an invalid `count` or `size`;
 /// `-ERANGE` if a block is shorter; `-ENOENT`, `-EACCES` and others for the file; `-EBADF`; `-EMFILE`.

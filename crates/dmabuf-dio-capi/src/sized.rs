@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(words, [32, 1, 2, 0]);
     }
 
-    /// As of a structure on the stack that was not initialised.
+    /// The size is like the content of an uninitialised structure on the stack.
     #[test]
     fn absurd_structure_size_is_refused() {
         for size in [1 << 20, u64::MAX] {

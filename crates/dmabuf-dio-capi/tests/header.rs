@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The committed header is what cbindgen makes of the sources. With `DMABUF_DIO_UPDATE_HEADER` set it is
-//! written instead.
+//! The committed header matches cbindgen's output. With `DMABUF_DIO_UPDATE_HEADER` set it is written
+//! instead.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const FILES: [&str; 16] = [
 fn committed_header_matches_the_source() {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(home.join("cbindgen.toml")).expect("its settings");
-    // Only this crate: what others export is not part of the interface.
+    // Only this crate: exports of others are not part of the interface.
     let mut builder = cbindgen::Builder::new().with_config(config);
     for name in FILES {
         builder = builder.with_src(home.join(format!("src/{name}.rs")));

@@ -24,7 +24,7 @@ static void check_fd(int fd, uint64_t position, uint64_t length, uint64_t all)
 	expect(munmap(bytes, all), 0);
 }
 
-/* What another process reads of a path: all bytes, and no more */
+/* Another process reads all bytes of a path, and no more */
 static void check_path(const char *path, uint64_t position, uint64_t length)
 {
 	static unsigned char piece[65536];
@@ -117,7 +117,7 @@ static void range(uint64_t offset, uint64_t length)
 		check_fd(fd, offset, length, length);
 	}
 
-	/* Sealed it is read by path, and written by nobody. */
+	/* The sealed file can be read by path, and not be written. */
 	expect(dmabuf_dio_buffer_seal(buffer), 0);
 	check(fcntl(fd, F_GET_SEALS) & (dmabuf >= 0 ? F_SEAL_FUTURE_WRITE : F_SEAL_WRITE));
 	expect(pwrite(fd, "x", 1, 0), -1);
@@ -166,7 +166,7 @@ static void arguments(void)
 	check(!buffer);
 }
 
-/* Private memory has no descriptor; what needs none works. */
+/* Private memory has no descriptor; operations without one work. */
 static void private_memory(void)
 {
 	struct dmabuf_dio_options options = no_options();

@@ -85,7 +85,7 @@ static void kinds(void)
 	if (status) {
 		expect(status, -EOPNOTSUPP);
 		check(strstr(dmabuf_dio_error_hint(), "any kind of buffer"));
-		/* One line; the reasons are given to those who ask. */
+		/* The message is one line; the reasons are available on request. */
 		check(!strchr(dmabuf_dio_error_message(), '\n') && !strstr(dmabuf_dio_error_message(), "module:"));
 		check(strstr(dmabuf_dio_error_reasons(), "module: ") && strstr(dmabuf_dio_error_reasons(), "\nbuffered: "));
 		check(!getenv("DMABUF_DIO_KERNEL"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* timeout=600. Nothing is left of a thousand loads, saves, gathers and failures: descriptors and memory */
+/* timeout=600. A thousand loads, saves, gathers and failures leave no descriptors and no memory */
 #include <stdbool.h>
 
 #include "lib.h"
@@ -53,7 +53,7 @@ int main(void)
 	make_file("data", 65536, 1);
 	once();
 	descriptors = open_descriptors();
-	/* The allocator takes more now and then, a leak each time. Sanitizers keep what is freed for a while. */
+	/* The allocator takes more now and then, a leak each time. Sanitizers keep freed memory for a while. */
 	while (grew(count) && !getenv("TESTS_FEWER"))
 		check(--runs);
 	expect(open_descriptors(), descriptors);

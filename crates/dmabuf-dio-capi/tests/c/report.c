@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What reports and doctor say */
+/* The content of reports and doctor */
 #include "lib.h"
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Saves: a new file in place of the old one, into an open file, and what stays after an error */
+/* Saves: a new file in place of the old one, into an open file, and the files after an error */
 #include "lib.h"
 
 #define LENGTH MIB(3)
@@ -34,7 +34,7 @@ static void test(struct dmabuf_dio_buffer *buffer)
 	expect(fields.kind, dmabuf_dio_buffer_kind(buffer));
 	dmabuf_dio_report_free(report);
 
-	/* In place: what is around the range stays */
+	/* In place: bytes around the range stay */
 	fd = open("copy", O_RDWR);
 	options.offset = 4097;
 	expect(dmabuf_dio_save_fd(buffer, 8192, 100, fd, &options, NULL), 0);

@@ -32,7 +32,7 @@ static void send_all(struct dmabuf_dio_sink *sink)
 
 	while (at < LENGTH) {
 		uint64_t length = LENGTH - at < SIZE ? LENGTH - at : SIZE;
-		/* Not all are whole pages. */
+		/* Some lengths are not whole pages. */
 		if (next % 9 == 8)
 			length = length < 5000 ? length : 5000;
 		if (queued == BLOCKS) {
