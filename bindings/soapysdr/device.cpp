@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Which devices there are, and their channels.
+// Lists the devices and their channels.
 #include "stream.hpp"
 
 #include <SoapySDR/Modules.hpp>

@@ -20,7 +20,7 @@ using Capture = std::unique_ptr<dmabuf_dio_capture, Freed<dmabuf_dio_capture_fre
 using Converter = std::unique_ptr<dmabuf_dio_converter, Freed<dmabuf_dio_converter_free>>;
 using Text = std::unique_ptr<char, Freed<dmabuf_dio_string_free>>;
 
-// What failed, and what to do about it
+// The failure and its remedy
 inline std::string message()
 {
 	std::string text = dmabuf_dio_error_message(), hint = dmabuf_dio_error_hint();

@@ -44,7 +44,7 @@ static void set(const dmabuf_dio_device *device, const std::string &attribute,
 	dio::check(dmabuf_dio_attribute_set(device, attribute.c_str(), value.c_str()));
 }
 
-// What the driver offers: `1 2 3` or `[MIN STEP MAX]`; empty if it does not say
+// The values that the driver offers: `1 2 3` or `[MIN STEP MAX]`; empty if unknown
 static std::string available(const dmabuf_dio_device *device, const std::string &attribute)
 {
 	char *values = nullptr;

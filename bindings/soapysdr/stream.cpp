@@ -325,7 +325,7 @@ void IioReceiver::releaseReadBuffer(SoapySDR::Stream *stream, size_t handle)
 		failed();
 }
 
-// The descriptor of a direct access buffer, for what imports dma-bufs. It belongs to the stream.
+// The descriptor of a direct access buffer, for importers of dma-bufs. It belongs to the stream.
 std::string IioReceiver::descriptor(size_t handle) const
 {
 	dmabuf_dio_block block{};

@@ -56,8 +56,9 @@ impl Buffer {
         self.start
     }
 
-    /// What `use_it` returns for the content. The buffer is not closed meanwhile: a view or
-    /// transfer that `use_it` begins is one that `close()` finds. It must not wait for anything.
+    /// Calls `use_it` with the content, and returns its result. The buffer is not closed meanwhile,
+    /// so `close()` finds a view or transfer that `use_it` begins. `use_it` must not wait for
+    /// anything.
     fn with<T>(&self, use_it: impl FnOnce(&Arc<Content>) -> T) -> PyResult<T> {
         match &*self.slot.lock() {
             Slot::Open(content) => Ok(use_it(content)),
@@ -269,7 +270,7 @@ impl Buffer {
         flags: c_int,
     ) -> PyResult<()> {
         let (py, buffer) = (slf.py(), slf.get());
-        // SAFETY: the arguments are those of the protocol.
+        // SAFETY: the arguments follow the protocol.
         unsafe {
             view::fill(py, view, flags, Part::whole(buffer.len), |label, pins| {
                 buffer.begin_view(py, label, pins)

@@ -6,9 +6,9 @@
 //! memory fills it under views, which its caller gets when the load has ended. Nothing here needs the
 //! GIL: a view may end in any thread.
 //!
-//! Views and transfers are counted in `users`, whose lock is held only briefly, so that threads
-//! that hold the GIL may wait for it. Mapping the memory and CPU access may block: threads take
-//! turns at it, and what comes of it is in `ground`. No lock is held when the turn is waited for.
+//! Views and transfers are counted in `users`, whose lock is held only briefly, so that threads that
+//! hold the GIL may wait for it. Mapping the memory and CPU access may block: threads take turns at
+//! it, and `ground` has the result. No lock is held when the turn is waited for.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -46,7 +46,7 @@ unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
-/// Who uses the memory.
+/// The users of the memory.
 #[derive(Debug, Default)]
 struct Users {
     views: BTreeMap<u64, String>,
@@ -58,7 +58,7 @@ struct Users {
 }
 
 impl Users {
-    /// What prevents freeing the memory.
+    /// The obstacle to freeing the memory, if any.
     fn trouble(&self) -> Option<Trouble> {
         match (self.writer, describe(&self.views), self.readers) {
             (true, ..) => Some(Trouble::Written),
@@ -69,7 +69,7 @@ impl Users {
     }
 }
 
-/// What views stand on.
+/// The mapping under the views.
 #[derive(Debug, Default)]
 struct Ground {
     mapping: Option<Mapping>,
@@ -118,7 +118,7 @@ impl Trouble {
 }
 
 impl Content {
-    /// What was loaded into a buffer. `writable`: whether views may write it.
+    /// The loaded part of a buffer. `writable`: whether views may write it.
     pub(crate) fn loaded(buf: Buffer, writable: bool) -> Arc<Self> {
         let range = buf.range();
         Self::part(buf, range.start, range.end - range.start, writable)
@@ -206,13 +206,13 @@ impl Content {
         let access = self.ground.lock().access.take();
         if let Some((access, process)) = access {
             if process == std::process::id() {
-                // Nobody is left who could be told.
+                // An error can no longer be reported.
                 let _ = self.buf.end_cpu_access(access);
             }
         }
     }
 
-    /// What still exists, as text; `None` if nothing does.
+    /// The existing views, as text; `None` if there are none.
     pub(crate) fn views(&self) -> Option<String> {
         describe(&self.users().views)
     }
@@ -248,7 +248,7 @@ impl Content {
         Ok(Transfer { content: Arc::clone(self), writes: false })
     }
 
-    /// What prevents freeing the memory.
+    /// The obstacle to freeing the memory, if any.
     pub(crate) fn in_use(&self) -> Option<Trouble> {
         self.users().trouble()
     }

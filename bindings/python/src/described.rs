@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a header says of a tensor. Plain objects, so that Python reads them without a call.
+//! The entry of a tensor in a header, as plain objects, which Python reads without a call.
 
 use dmabuf_dio_tensors::{ByteOrder, Dtype};
 use pyo3::intern;
@@ -8,7 +8,7 @@ use pyo3::types::{PyInt, PyString, PyTuple};
 
 use crate::lock::Lock;
 
-/// What `TensorInfo` and `Tensor` have in common.
+/// The common base of `TensorInfo` and `Tensor`.
 #[pyclass(module = "dmabuf_dio", name = "_Described", frozen, subclass, get_all)]
 #[derive(Debug)]
 pub(crate) struct Described {
@@ -114,7 +114,7 @@ impl TensorInfo {
         PyClassInitializer::from(described).add_subclass(Self { file, offset })
     }
 
-    /// What `new` takes, for pickle.
+    /// The arguments of `new`, for pickle.
     fn __getnewargs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let names = ["name", "dtype", "shape", "nbytes", "block", "byte_order", "file", "offset"];
         let values = names.iter().map(|name| slf.getattr(name));

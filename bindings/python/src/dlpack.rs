@@ -81,7 +81,7 @@ struct ManagedVersioned {
     tensor: Tensor,
 }
 
-/// What lives as long as the consumer's tensor.
+/// Objects that live as long as the consumer's tensor.
 struct Held {
     #[allow(dead_code, reason = "dropped by the deleter")]
     view: View,
@@ -89,7 +89,7 @@ struct Held {
     strides: Box<[i64]>,
 }
 
-/// What to hand out: a C-contiguous tensor at `offset` bytes of the content.
+/// A C-contiguous tensor at `offset` bytes of the content.
 #[derive(Debug)]
 pub(crate) struct Shaped {
     pub(crate) offset: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Shaped {
     pub(crate) dtype: DataType,
 }
 
-/// What an exception calls a view that becomes a tensor.
+/// The name in exceptions of a view that becomes a tensor.
 pub(crate) fn label(py: Python<'_>, name: &str) -> String {
     format!("{name} for DLPack{}", place(py))
 }
@@ -160,7 +160,7 @@ trait Handed {
     /// The name of the capsule, until a consumer renames it.
     const NAME: &'static CStr;
 
-    /// What it held, from `Box::into_raw`.
+    /// The objects that it holds, from `Box::into_raw`.
     fn held(&self) -> *mut Held;
 }
 
@@ -185,7 +185,7 @@ fn capsule<T: Handed>(py: Python<'_>, managed: T) -> PyResult<Bound<'_, PyCapsul
     unsafe { PyCapsule::new_with_pointer_and_destructor(py, managed, T::NAME, destroy) }
 }
 
-/// The destructor of a capsule. Deletes what nobody consumed: consumers rename the capsule.
+/// The destructor of a capsule. Deletes an unconsumed tensor: consumers rename the capsule.
 unsafe extern "C" fn destroy<T: Handed>(object: *mut ffi::PyObject) {
     // SAFETY: this is the destructor of our capsule; a wrong name is no error of this call.
     unsafe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `doctor()`: what works here, what does not, and what would change that.
+//! `doctor()`: what works here, what does not, and the remedies.
 
 use std::os::fd::AsRawFd as _;
 
@@ -19,7 +19,7 @@ struct Found {
     file: Option<FileFacts>,
 }
 
-/// What the kernel, its devices and a file offer, as `dmabuf-dio doctor --json` prints it.
+/// The features of the kernel, its devices and a file, as `dmabuf-dio doctor --json` prints them.
 #[pyfunction]
 #[pyo3(signature = (path = None))]
 pub(crate) fn doctor<'py>(py: Python<'py>, path: Option<Source>) -> PyResult<Bound<'py, PyDict>> {

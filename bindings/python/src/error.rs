@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors, as Python's: `OSError` with number and file name, `ValueError` for arguments. What to do
-//! about an error is a note of the exception.
+//! Errors, as Python's: `OSError` with number and file name, `ValueError` for arguments. A note of
+//! the exception has the remedy.
 
 use std::path::Path;
 
@@ -130,7 +130,7 @@ fn path_of(error: &Error) -> Option<&Path> {
     }
 }
 
-/// Adds a line to what is printed of an exception.
+/// Adds a line to the printed exception.
 pub(crate) fn note(py: Python<'_>, error: &PyErr, text: &str) {
     // Without the note the exception is still the right one.
     let _ = error.value(py).call_method1("add_note", (text,));

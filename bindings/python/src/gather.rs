@@ -20,7 +20,7 @@ use crate::report::{as_dict, json};
 use crate::run::{self, Call, Watch};
 use crate::source::Source;
 
-/// Where the spare bytes begin: at a multiple of the block size of most disks. The library aligns further.
+/// The alignment of the spare bytes: the block size of most disks. The library aligns further.
 const SPARE: u64 = 4096;
 
 /// Numbers: an array of 64-bit integers, or any sequence.
@@ -91,7 +91,7 @@ pub(crate) struct Gathered {
     report: String,
 }
 
-/// What the reading thread returns.
+/// The result of the reading thread.
 type Outcome = (Vec<Result<Found, PieceError>>, GatherReport);
 
 fn read(gathering: &mut library::Gathering, pieces: &[Piece]) -> Result<Outcome, Error> {
@@ -126,7 +126,7 @@ impl Gathered {
 
 #[pymethods]
 impl Gathered {
-    /// Where each piece starts in the buffer, in bytes; -1 for one that failed.
+    /// The start of each piece in the buffer, in bytes; -1 for a failed piece.
     #[getter]
     fn starts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let own = self.buffer.get().start();
@@ -147,7 +147,7 @@ impl Gathered {
         failed.map(|(number, error)| (number, error.into_bound(py).into_any())).collect()
     }
 
-    /// What the call did and what it cost.
+    /// The actions and the cost of the call.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         as_dict(py, &self.report)
@@ -328,7 +328,7 @@ impl Gathering {
         })
     }
 
-    /// Reads pieces to places in the buffer, of which no view may exist meanwhile.
+    /// Reads pieces to places in the buffer. No view of the buffer may exist meanwhile.
     fn read(
         &self,
         py: Python<'_>,

@@ -2,10 +2,11 @@
 //! The extension module of the Python package `dmabuf_dio`.
 //!
 //! `content.rs` holds a buffer's memory and counts its views; `buffer.rs`, `view.rs` and `dlpack.rs`
-//! provide views to Python. `run.rs` makes every blocking call in a separate thread, while the calling
-//! thread runs signal handlers and callbacks. `options.rs` takes keyword arguments. `error.rs` turns
-//! errors into Python's. `lock.rs` has locks that a child of fork(2) finds free. `small.rs` reads what
-//! is not worth a load. `code.rs` has the extension's code in memory before the first load.
+//! provide views to Python. `run.rs` makes every blocking call in a separate thread, while the
+//! calling thread runs signal handlers and callbacks. `options.rs` takes keyword arguments.
+//! `error.rs` turns errors into Python's. `lock.rs` has locks that a child of fork(2) finds free.
+//! `small.rs` reads tensors that are not worth a load. `code.rs` has the extension's code in memory
+//! before the first load.
 
 #![cfg(target_os = "linux")]
 

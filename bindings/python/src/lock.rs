@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks that a child of fork(2) finds free.
 //!
-//! A child has only the thread that called fork. What another thread had locked would stay locked, and
-//! might be half changed. So fork waits until no [`Lock`] is held: they are held briefly. A [`Turn`],
-//! which may be held for long, guards no data, and a child begins a new one.
+//! A child has only the thread that called fork. A lock that another thread held would stay locked,
+//! and its data might be half changed. So fork waits until no [`Lock`] is held: they are held
+//! briefly. A [`Turn`], which may be held for long, guards no data, and a child begins a new one.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -126,7 +126,7 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-/// One thread at a time, for as long as it takes. What it changes is behind a [`Lock`].
+/// Work for one thread at a time, of any duration. Data that it changes is behind a [`Lock`].
 #[derive(Debug, Default)]
 pub(crate) struct Turn(Lock<(u32, Arc<Mutex<()>>)>);
 
@@ -137,7 +137,8 @@ impl Turn {
             let mut current = self.0.lock();
             let generation = GENERATION.load(SeqCst);
             if current.0 != generation {
-                // A thread that this process does not have may hold the one of the parent.
+                // A thread of the parent, which this process does not have, may hold the parent's
+                // turn.
                 *current = (generation, Arc::default());
             }
             Arc::clone(&current.1)

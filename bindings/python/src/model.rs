@@ -138,9 +138,9 @@ impl Model {
         Ok(Tensors::new(buffers.collect::<PyResult<_>>()?, loaded.views, loaded.seconds))
     }
 
-    /// A tensor by its place among `keys()`, and its bytes, read through the page cache: that needs no
-    /// setting up. No bytes if there are `most` or more, and they are not in the page cache.
-    /// `around`: what is near them is read with them.
+    /// A tensor by its place among `keys()`, and its bytes, read through the page cache: that needs
+    /// no setting up. No bytes if there are `most` or more, and they are not in the page cache.
+    /// `around`: also reads bytes near them.
     fn _small<'py>(
         &self,
         py: Python<'py>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keyword arguments: each is taken once, by its name; what is left is an error.
+//! Keyword arguments: each is taken once, by its name; remaining ones are an error.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ use crate::cancel::CancelToken;
 use crate::error::note;
 use crate::run::Watch;
 
-/// As a call gets them.
+/// The keyword arguments as Python passes them.
 pub(crate) type Keywords<'py> = Bound<'py, PyDict>;
 
 /// The keyword arguments of a call.

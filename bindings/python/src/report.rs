@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a transfer did. Plain data, which may go from process to process.
+//! The report of a transfer: plain data, which may go from process to process.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::{Deserialize, Serialize};
 
-/// What a transfer did and what it cost.
+/// The actions and the cost of a transfer.
 #[pyclass(module = "dmabuf_dio", frozen, get_all)]
 #[derive(Debug, Deserialize)]
 #[allow(clippy::unsafe_derive_deserialize, reason = "the methods are PyO3's")]
@@ -28,7 +28,7 @@ pub(crate) struct Report {
     notes: Vec<String>,
     #[serde(skip)]
     refusals: Vec<Refusal>,
-    /// All of it as JSON, of which the others are parts.
+    /// The whole report as JSON. The other fields are parts of it.
     #[serde(skip)]
     #[pyo3(name = "_json")]
     json: String,

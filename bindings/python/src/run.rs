@@ -47,7 +47,7 @@ impl Control {
     pub(crate) fn moved(&self, done: u64, total: u64) {
         self.told.total.store(total, Ordering::Relaxed);
         self.told.done.store(done, Ordering::Release);
-        // Nobody listens any more when the call is over.
+        // The receiver is gone once the call is over.
         let _ = self.wake.send(());
     }
 }
@@ -73,7 +73,7 @@ pub(crate) struct Call<T> {
 }
 
 impl<T: Send + 'static> Call<T> {
-    /// The call, and what has to run in another thread to make it.
+    /// The call, and the work that has to run in another thread.
     pub(crate) fn new(
         work: impl FnOnce(&Control) -> T + Send + 'static,
     ) -> (Self, impl FnOnce() + Send + 'static) {
@@ -158,7 +158,7 @@ impl<T: Send + 'static> Call<T> {
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (raised, outcome) {
             (Some(error), outcome) => {
-                // Freeing what was loaded may take a while.
+                // Freeing the loaded buffer may take a while.
                 py.detach(|| drop(outcome));
                 Err(error)
             }
@@ -208,9 +208,9 @@ pub(crate) fn transfer<T: Send + 'static>(
     call(py, watch, work)?.map_err(|error| raise(py, &error))
 }
 
-/// Makes a call in a thread of its own, and uses in this one what it sends before it has ended. Returns
-/// what `meanwhile` made of it, `None` if nothing was sent. An exception of `meanwhile` cancels the
-/// call, and is raised once that has ended.
+/// Makes a call in a thread of its own, and passes the value that it sends before its end to
+/// `meanwhile`, in this thread. Returns the result of `meanwhile`; `None` if nothing was sent. An
+/// exception of `meanwhile` cancels the call, and is raised once that has ended.
 pub(crate) fn call_with<T: Send + 'static, M: Send + 'static, R>(
     py: Python<'_>,
     watch: &Watch<'_>,

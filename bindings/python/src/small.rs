@@ -15,7 +15,7 @@ use pyo3::types::PyByteArray;
 
 use crate::error::raise_tensors;
 
-/// What one call is asked for; the kernel moves less than 2 GiB.
+/// The most bytes of one call; the kernel moves less than 2 GiB.
 const MOST: usize = 1 << 30;
 
 /// Bytes of a tensor, in memory that nothing else refers to. `None` if not `wait` and the page cache
@@ -48,7 +48,8 @@ pub(crate) fn read<'py>(
     while done < size {
         let count = (size - done).min(MOST);
         let at = offset + done as u64;
-        // SAFETY: nobody else has the array; its memory stays where it is, as `array` refers to it.
+        // SAFETY: nothing else refers to the array; its memory stays where it is, as `array` refers
+        // to it.
         let got = py.detach(|| unsafe { read_at(fd, place + done, count, at, flags) });
         match got {
             Ok(0) if !wait => return Ok(None),
@@ -62,7 +63,7 @@ pub(crate) fn read<'py>(
             }
             Ok(more) => done += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
-            // Not there, or a file system that does not say so.
+            // The bytes are not cached, or the file system does not tell.
             Err(_) if !wait => return Ok(None),
             Err(_) if flags != 0 => {
                 flags = 0;
@@ -80,8 +81,8 @@ pub(crate) fn read<'py>(
     Ok(Some(array))
 }
 
-/// Begins to read what is around a range, as the kernel does for a mapping: with the next request of a
-/// program it may be there.
+/// Begins to read the bytes around a range, as the kernel does for a mapping, for the next request
+/// of a program.
 fn read_around(fd: c_int, at: u64, len: u64) {
     const AROUND: u64 = 128 << 10;
     let start = at / AROUND * AROUND;

@@ -43,7 +43,7 @@ impl Tensor {
         Py::new(py, PyClassInitializer::from(described).add_subclass(own))
     }
 
-    /// What an exception calls it.
+    /// The name in exceptions.
     fn label(&self) -> String {
         format!("tensor {:?}", self.view.name)
     }
@@ -73,7 +73,7 @@ impl Tensor {
         flags: c_int,
     ) -> PyResult<()> {
         let (py, tensor) = (slf.py(), slf.get());
-        // SAFETY: the arguments are those of the protocol; the loader checked the range.
+        // SAFETY: the arguments follow the protocol; the loader checked the range.
         unsafe {
             (*view).obj = std::ptr::null_mut();
             if let Some(buffer) = &tensor.buffer {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `Tensors`: what was loaded of a model.
+//! `Tensors`: the loaded tensors of a model.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -33,7 +33,8 @@ pub(crate) fn load(
     Buffer::loaded(py, content)
 }
 
-/// Loads a file, or a range of it, into a writable buffer of which no view exists. Options: `types.RangeOptions`.
+/// Loads a file, or a range of it, into a writable buffer without views. Options:
+/// `types.RangeOptions`.
 #[pyfunction]
 #[pyo3(signature = (path, buffer, **options))]
 pub(crate) fn load_into(
@@ -100,7 +101,7 @@ impl Place {
         })
     }
 
-    /// Where the range begins in the descriptor's memory. An error unless it lies in the content.
+    /// Offset of the range in the descriptor's memory. An error unless it lies in the content.
     fn in_buffer(&self, content: &Content, length: u64) -> Result<u64, Error> {
         if content.has(self.buf_offset, length) {
             return Ok(content.start() + self.buf_offset);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a view refers to.
+//! The objects that views refer to.
 //!
 //! `numpy.ndarray(buffer=memoryview(...))` and `torch.frombuffer()` release a view at once and
 //! continue to use the memory; they keep only a reference to the object that the view named.
@@ -26,12 +26,12 @@ pub(crate) struct Viewed {
     name: String,
 }
 
-/// What a view shows: a range of the content, in bytes.
+/// The range of the content that a view shows, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// What an exception calls it.
+    /// The name in exceptions.
     pub(crate) name: &'a str,
 }
 
@@ -57,7 +57,7 @@ pub(crate) unsafe fn fill(
     // SAFETY: the caller passes a view to fill in.
     unsafe { (*view).obj = std::ptr::null_mut() };
     let label = format!("{}{}", part.name, place(py));
-    // What numpy.ndarray(buffer=...) asks for, which then refers to the exporter alone.
+    // numpy.ndarray(buffer=...) sets these flags, and then refers to the exporter alone.
     let contiguous = flags & ffi::PyBUF_ANY_CONTIGUOUS == ffi::PyBUF_ANY_CONTIGUOUS;
     let begun = begin(label, contiguous && flags & ffi::PyBUF_FORMAT == 0)?;
     let writable = begun.content().is_writable();
@@ -90,7 +90,7 @@ impl Viewed {
     ) -> PyResult<()> {
         let (py, own) = (slf.py(), slf.get());
         let part = Part { offset: own.offset, len: own.len, name: &own.name };
-        // SAFETY: the arguments are those of the protocol.
+        // SAFETY: the arguments follow the protocol.
         unsafe {
             fill(py, view, flags, part, |label, _| {
                 let begun = own.view.as_ref().map(|view| view.content().begin_view(label, false));
@@ -107,7 +107,7 @@ impl Drop for Viewed {
     }
 }
 
-/// Where in a Python program a view is taken: ` taken at FILE:LINE`, or nothing.
+/// The line of a Python program that takes a view: ` taken at FILE:LINE`, or nothing.
 pub(crate) fn place(py: Python<'_>) -> String {
     // SAFETY: the interpreter is attached; the frame is borrowed, and referred to at once.
     let mut next = unsafe {

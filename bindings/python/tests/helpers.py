@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What several tests need."""
+"""Code for several tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refused(error: type[BaseException], match: str, call: Callable[..., object],
 
 
 def together(*works: Callable[[], object]) -> list[object]:
-    """What each returns or raises, all begun at the same moment in threads."""
+    """The results or exceptions of calls, all begun at the same moment in threads."""
     barrier = threading.Barrier(len(works))
 
     def begin(work: Callable[[], object]) -> object:
@@ -37,7 +37,7 @@ def together(*works: Callable[[], object]) -> list[object]:
 
 @contextmanager
 def beside(*works: Callable[[], object]) -> Generator[None, None, None]:
-    """Does works again and again in threads. None of them may raise."""
+    """Repeats works in threads. None of them may raise."""
     over = threading.Event()
 
     def repeat(work: Callable[[], object]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""smoke.py FILE: what works with any interpreter and without any other package."""
+"""smoke.py FILE: tests that work with any interpreter and without any other package."""
 
 from __future__ import annotations
 

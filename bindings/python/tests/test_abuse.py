@@ -196,7 +196,7 @@ def test_objects_shared_by_threads_stay_correct(small: Path, folder: Path) -> No
 
 
 def test_later_loads_change_no_byte_of_a_view(small: Path, file: Path) -> None:
-    """Many loads beside views that stay: nothing is used again before its last view is gone."""
+    """Many loads while views stay: memory is not used again before its last view is gone."""
     views = [np.from_dlpack(dmabuf_dio.load(small, kind="private")) for _ in range(50)]
     tensors = [memoryview(dmabuf_dio.load(small, kind="memfd")) for _ in range(50)]
     content = small.read_bytes()
@@ -205,7 +205,7 @@ def test_later_loads_change_no_byte_of_a_view(small: Path, file: Path) -> None:
         dmabuf_dio.load(file, kind="memfd")
     assert all(view.tobytes() == content for view in views)
     assert all(view == content for view in tensors)
-    # Nobody else writes a memfd that is only to be read.
+    # A memfd for reading has no other writers.
     with dmabuf_dio.load(small, kind="memfd") as buffer:
         with pytest.raises(PermissionError):
             os.write(os.open(buffer.path, os.O_RDWR), b"x")

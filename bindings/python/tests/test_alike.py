@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # pyright: basic
 # mypy: disable-error-code="misc, assignment, call-arg"
-"""What a program can tell of the drop-in, beside safetensors; torch is in tests/consumers."""
+"""The drop-in in comparison with safetensors; torch is in tests/consumers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ SLICES = ["[0]", "[-1]", "[0:1]", "[1:]", "[...]", "[:]", "[::2]", "[1:3:2]", "[
 
 @pytest.mark.parametrize("backend", ["mmap", "pread"])
 def test_in_place_changes_reach_no_later_request(model: Path, backend: str) -> None:
-    """Whatever is returned is changed; everything requested then is what safetensors gives."""
+    """Returned arrays are changed; later requests return the same as safetensors."""
 
     def asked(file: Any) -> Iterator[Callable[[], Any]]:
         for name in file.keys():
@@ -131,7 +131,7 @@ def test_in_place_changes_reach_no_later_request(model: Path, backend: str) -> N
                 facts[-1].append((array.shape, array.dtype, array.flags.writeable, array.tobytes()))
                 kept.append(array)
                 array[...] = 1 if array.dtype == np.bool_ else -7
-            # Nothing that was returned lies in the same memory.
+            # Returned arrays do not share memory.
             facts[-1].append(sum(np.may_share_memory(a, b) for n, a in enumerate(kept) for b in kept[:n] if a.size < 99))
     assert facts[0] == facts[1]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # pyright: basic
-"""What takes the place of safetensors' own functions; without torch, which tests/consumers has."""
+"""The replacements of safetensors' own functions; without torch, which tests/consumers has."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_only_requested_tensors_are_loaded(folder: Path, loads: list[list[str] |
     with dmabuf_dio.safe_open(path, "np") as file:
         for name in ("050", "010", "050", "099"):
             assert np.array_equal(file.get_tensor(name), arrays[name])
-        # Nothing is handed out twice.
+        # No memory is handed out twice.
         assert loads == [["050"], ["010"], ["050"], ["099"]]
         loads.clear()
         assert {name: array[0] for name, array in file.get_tensors().items()} == {

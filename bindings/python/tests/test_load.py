@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Loads, saves, and what they raise."""
+"""Loads, saves, and their exceptions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_memfd_has_a_path(file: Path, content: bytes) -> None:
     with dmabuf_dio.load(file, kind="memfd") as buffer:
         assert Path(buffer.path).read_bytes() == content
         assert os.stat(buffer.path).st_size == len(content)
-        # Nobody changes it any more.
+        # It can no longer be changed.
         with pytest.raises(PermissionError):
             os.pwrite(buffer.fd, b"x", 0)
         with pytest.raises(io.UnsupportedOperation, match="not a dma-buf"):

@@ -33,7 +33,7 @@ def test_exception_names_the_mistaken_format(content: bytes, folder: Path) -> No
     path.write_bytes(content)
     raised = refused(ValueError, f"not a model but .*{what}", dmabuf_dio.open, path)
     assert remedy in raised.__notes__[0]
-    # Where safetensors raises this exception, so does the drop-in, and the remedy is on it.
+    # The drop-in raises the same exception as safetensors, with the remedy.
     with pytest.raises(SafetensorError):
         safetensors.safe_open(path, "np")
     with pytest.raises(SafetensorError, match=f"deserializing header.*not a model but .*{what}") as theirs:

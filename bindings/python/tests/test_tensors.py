@@ -224,7 +224,7 @@ def test_packed_rows_of_partial_bytes_are_refused(dtype: str, shape: list[int], 
 
 
 def test_packed_types_are_sliced_by_rows(folder: Path) -> None:
-    """Elements share bytes: rows can be sliced, and what cannot be is refused."""
+    """Elements share bytes: rows can be sliced, other slices are refused."""
     data = RANDOM.randbytes(12)
     path = models.safetensors(folder / "fp4.safetensors", {"x": ("F4", [2, 3, 4], data)})
     whole = np.frombuffer(data, np.uint8).reshape(2, 3, 2)

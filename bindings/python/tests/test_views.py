@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Views: what keeps the memory alive, and what a buffer says of them."""
+"""Views keep the memory alive, and a buffer reports them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_dlpack_tensors_are_views(buffer: Buffer, content: bytes) -> None:
     assert tensor.tobytes() == content
     refused(BufferError, "a tensor for DLPack taken at .*test_views.py", buffer.close)
     del tensor
-    # A capsule that nobody consumes.
+    # An unconsumed capsule.
     capsule = buffer.__dlpack__(max_version=(1, 0))
     assert "dltensor_versioned" in repr(capsule)
     refused(BufferError, "1 view lives", buffer.close)

@@ -185,7 +185,7 @@ static void direct()
 	       "blocks are not converted");
 }
 
-// A program that is too slow is told, and the time of what comes then is right.
+// A program that is too slow is told, and later samples have the right time.
 static void overflow()
 {
 	Radio radio;
@@ -210,7 +210,7 @@ static void overflow()
 		// The device's number of the first one
 		uint64_t first = samples[0] | samples[1] << 16;
 		check("CU16", samples.data(), got, first, 0, 2);
-		// Where it is not known in which of several places frames were lost, nothing has a time.
+		// If the place of lost frames is one of several, samples have no time.
 		bool has_time = flags & SOAPY_SDR_HAS_TIME, sure = has_time && had_time;
 		expect(sure && lost ? first > next : sure ? first == next : first >= next, "what was lost is told");
 		had_time = has_time;
@@ -292,7 +292,7 @@ static void gone()
 	std::ofstream("/sys/bus/platform/drivers/iio_stream/unbind") << "iio_stream";
 	SoapySDR::registerLogHandler(count);
 	int errors = 0;
-	// What had come before may still be read.
+	// Earlier samples may still be read.
 	for (int calls = 0; errors < 20; calls++) {
 		expect(calls < 100000, "it fails");
 		errors += radio.device->readStream(radio.stream, buffers, 100, flags, timeNs, 10000) ==

@@ -22,7 +22,7 @@ async def aload(
     progress: Callable[[int, int], object] | None = None,
     **options: Unpack[LoadOptions],
 ) -> Buffer:
-    """As load(), in a thread of its own. Cancelling the task cancels the transfer.
+    """Like load(), in a thread of its own. Cancelling the task cancels the transfer.
 
     The progress callback is called in the event loop. When CancelledError is raised, the transfer has
     ended and its memory is free.

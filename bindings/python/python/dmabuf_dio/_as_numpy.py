@@ -12,7 +12,7 @@ from ._layout import NAMES, byte_shape, swapped, swaps
 if TYPE_CHECKING:
     from ._native import Tensor, TensorInfo
 
-# Those of NumPy itself; others once they are used.
+# NumPy's own types. Types of other packages are added once they are used.
 _DTYPES: dict[str, numpy.dtype[Any]] = {name: numpy.dtype(theirs) for name, theirs in list(NAMES.items())[:-6]}
 
 

@@ -92,7 +92,7 @@ def _item(item: Any) -> str:
 
 
 def rows(index: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[int, int]]:
-    """The rows that an index needs, and the index among them: what is outermost is a row."""
+    """The rows that an index needs, and the index among them. A row is one element of the outermost dimension."""
     size = shape[0] if shape else 1
     if not shape or not index or index[0] is Ellipsis:
         return index, (0, size)

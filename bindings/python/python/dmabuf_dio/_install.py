@@ -15,15 +15,15 @@ from ._safe_open import safe_open
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What is in use since install(), and what it stands for.
+# The functions in use since install(), and the originals.
 _installed: list[tuple[object, object]] = []
-# A second install() meanwhile would take ours for the originals.
+# A concurrent install() would take ours for the originals.
 _changing = Lock()
 
 
 def _after_fork() -> None:
     global _changing
-    # A thread of the parent may have it.
+    # A thread of the parent may hold it.
     _changing = Lock()
 
 
@@ -31,8 +31,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _class_in_place_of(original: Any) -> type:
-    """The class that install() puts in place: it looks like the original, whose objects count as its own, and its
-    objects as the original's. Files for other frameworks are opened by safetensors.
+    """The class that install() puts in place. It looks like the original, and objects of one count as objects of the
+    other. Files for other frameworks are opened by safetensors.
     """
 
     class Meta(type):
@@ -83,9 +83,9 @@ def _signature(what: Any) -> Any:
 
 
 def install() -> None:
-    """From now on safetensors.safe_open, safetensors.torch.load_file and safetensors.numpy.load_file are those of this
-    package, also where a loaded module has imported their names: transformers and diffusers load through it. What
-    safetensors does beside loading files stays as it is. Safe to call twice.
+    """Replaces safetensors.safe_open, safetensors.torch.load_file and safetensors.numpy.load_file by functions of this
+    package, also where a loaded module has imported their names: transformers and diffusers load through it. Other
+    functions of safetensors stay as they are. Safe to call twice.
     """
     with _changing:
         if _installed:
@@ -94,7 +94,7 @@ def install() -> None:
 
         ours: Any = _class_in_place_of(safetensors.safe_open)
         pairs: list[tuple[object, object]] = [(safetensors.safe_open, ours)]
-        # The others use safe_open. A module that is imported later imports ours.
+        # Other modules use safe_open. A module that is imported later imports ours.
         for name in ("numpy", "torch"):
             module = sys.modules.get(f"safetensors.{name}")
             if module is not None:
@@ -104,14 +104,14 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undoes install(): every module has the functions again that it had, or would have without install()."""
+    """Undoes install(): every module has the functions that it would have without install()."""
     with _changing:
         _replace(_installed)
         _installed.clear()
 
 
 def _load_file(framework: str, original: Callable[..., Any], opens: Any) -> Callable[..., Any]:
-    # A function of its own for every install(): programs may use this package's by name, too.
+    # Every install() creates a function: programs may also use this package's function by name.
     if framework == "numpy":
 
         def load_file(filename: Any, *, backend: str = "mmap") -> Any:  # pyright: ignore

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""How tensors are laid out in bytes: what NumPy and torch have in common, and needs neither."""
+"""The layout of tensors in bytes: code for NumPy and torch that needs neither."""
 
 from __future__ import annotations
 

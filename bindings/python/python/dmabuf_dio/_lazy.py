@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
     from ._native import Model, Tensor, TensorInfo, Tensors
 
-    # A tensor's memory: a part of what was loaded together, or bytes of its own, or of the mapped file.
+    # A tensor's memory: a part of a larger load, bytes of its own, or a part of the mapped file.
     Memory = Union[Tensor, bytearray, memoryview]
 
 # Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system call or mapped.
 WORTH_A_LOAD = 4 << 20
 # Bytes of a tensor that is worth a load by itself, requested out of the file's order: nothing can be loaded ahead of it.
 WORTH_A_LOAD_ALONE = 16 << 20
-# Less than this is never loaded ahead: the kernel reads ahead of reads in a row. Of what is mapped, nothing is that is
-# not worth a load by itself: the kernel reads ahead of faults, too, and has no memory to zero.
+# Fewer bytes than this are never loaded ahead: the kernel reads ahead of sequential reads. Of mapped tensors, only
+# those that are worth a load by themselves are loaded ahead: the kernel reads ahead of faults, too, and has no memory
+# to zero.
 ALONE = 64 << 10
 # So many slices are mapped one by one.
 FEW = 16
@@ -52,7 +53,7 @@ class Lazy:
         self._loaded: dict[str, Memory] = {}
         # The files, for tensors that are shared.
         self._maps: dict[int, memoryview] = {}
-        # Sequential requests: where the next tensor would begin, and the bytes requested so far.
+        # Sequential requests: the offset of the next tensor, and the bytes requested so far.
         self._next = 0
         self._row = 0
         # A slice may be collected in any thread, even one holding the lock, so a WeakSet could change while it is read.
@@ -97,7 +98,7 @@ class Lazy:
         convert: Callable[[TensorInfo | Tensor, Memory], Any],
         reads: Callable[[Tensor], bool],
     ) -> dict[str, Any]:
-        """What `convert` makes of each tensor, in the order of their bytes.
+        """The results of `convert` for each tensor, in the order of their bytes.
 
         Where nothing is loaded yet, most is made while the disk reads: `reads` says of which tensors `convert`
         needs the bytes.

@@ -104,7 +104,7 @@ class safe_open:
         return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
     def get_slice(self, /, name: str) -> PySafeSlice:
-        """A tensor to be sliced. For torch its first use loads it, and all others of which slices exist by then."""
+        """A tensor to be sliced. For torch its first use loads it, and all other tensors that have slices by then."""
         return PySafeSlice(self._opened(), name, self._torch, self._device, self._convert)
 
     def __reduce__(self) -> Any:
@@ -172,7 +172,7 @@ PySafeSlice.__module__ = "builtins"
 
 
 def _convert(for_torch: bool) -> tuple[Convert, Convert]:
-    """What makes the framework's object of a tensor and its memory, and whether that reads the bytes."""
+    """The function that creates the framework's object from a tensor and its memory, and whether it reads the bytes."""
     if for_torch:
         from ._as_torch import as_tensor, copies
 

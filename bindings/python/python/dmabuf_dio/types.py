@@ -20,9 +20,9 @@ class HasFileno(Protocol):
 # A path, an open descriptor, or an object with one.
 Source: TypeAlias = Union[str, bytes, "PathLike[str]", "PathLike[bytes]", int, HasFileno]
 Kind: TypeAlias = Literal["dmabuf", "memfd", "any", "private"]
-# Of a buffer that is not loaded.
+# The kind of a buffer that is not loaded.
 MadeKind: TypeAlias = Literal["dmabuf", "memfd", "any"]
-# Of one file: also a file in memory with a dma-buf over its pages.
+# The kind of a buffer for one file, which may be a file in memory with a dma-buf over its pages.
 FileKind: TypeAlias = Union[Kind, Literal["file"]]
 Backend: TypeAlias = Literal["module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"]
 Progress: TypeAlias = Callable[[int, int], object]
@@ -52,7 +52,7 @@ class _NewBuffer(_Settings, total=False):
 
 
 class LoadOptions(_NewBuffer, total=False):
-    """Those of load() and aload()."""
+    """Options of load() and aload()."""
 
     kind: FileKind
     offset: int
@@ -60,11 +60,11 @@ class LoadOptions(_NewBuffer, total=False):
 
 
 class WatchedLoadOptions(LoadOptions, _Watched, total=False):
-    """Those of load()."""
+    """Options of load()."""
 
 
 class RangeOptions(_Settings, _Watched, total=False):
-    """Those of load_into() and save(): `offset` is the file's, `length` that of both."""
+    """Options of load_into() and save(): `offset` is in the file, `length` is the same in file and buffer."""
 
     buf_offset: int
     offset: int
@@ -72,7 +72,7 @@ class RangeOptions(_Settings, _Watched, total=False):
 
 
 class TensorOptions(_NewBuffer, _Watched, total=False):
-    """Those of Model.load() and load_tensors()."""
+    """Options of Model.load() and load_tensors()."""
 
     only: Sequence[str] | None
     kind: Kind
@@ -81,14 +81,14 @@ class TensorOptions(_NewBuffer, _Watched, total=False):
 
 
 class GatheringOptions(_How, total=False):
-    """Those of Gathering."""
+    """Options of Gathering."""
 
     polled: bool
     spare: tuple[int, int] | None
 
 
 class GatherOptions(_How, _Watched, total=False):
-    """Those of gather()."""
+    """Options of gather()."""
 
     kind: MadeKind
     polled: bool
@@ -101,13 +101,13 @@ class _Stream(TypedDict, total=False):
 
 
 class BlockOptions(_Stream, total=False):
-    """Those of read_blocks() and write_blocks()."""
+    """Options of read_blocks() and write_blocks()."""
 
     frame: int
 
 
 class DeviceOptions(_Stream, total=False):
-    """Those of replay()."""
+    """Options of replay()."""
 
     channels: Sequence[str] | None
     rate: float | None
@@ -115,6 +115,6 @@ class DeviceOptions(_Stream, total=False):
 
 
 class CaptureOptions(DeviceOptions, total=False):
-    """Those of capture()."""
+    """Options of capture()."""
 
     length: int | None

@@ -44,7 +44,8 @@ impl Blocks {
     fn returned(&mut self) -> Vec<usize> {
         let mut back = Vec::new();
         for (block, lent) in self.lent.iter_mut().enumerate() {
-            // Unlike the count of references, this is ordered after what other threads did with the block.
+            // Unlike the count of references, this is ordered after other threads' accesses to the
+            // block.
             if lent.as_mut().is_some_and(|content| Arc::get_mut(content).is_some()) {
                 *lent = None;
                 back.push(block);
@@ -53,7 +54,7 @@ impl Blocks {
         back
     }
 
-    /// What Python holds, as text.
+    /// The objects that Python holds, as text.
     fn in_use(&self) -> Problem {
         let views = self.lent.iter().flatten().find_map(|content| content.views());
         let views = views.unwrap_or_else(|| "the program refers to them".into());
@@ -97,14 +98,14 @@ fn pause(wait: Option<Wait<'_>>) -> Result<(), Problem> {
     Python::attach(|py| py.check_signals().map_err(Problem::Raised))
 }
 
-/// What a stream is asked for.
+/// The settings of a stream.
 struct Settings {
     channels: Option<Vec<String>>,
     rate: Option<f64>,
     buffer: u32,
     /// Bytes of a frame.
     frame: u64,
-    /// What the device transfers: blocks are a multiple of it by default.
+    /// The smallest transfer of the device. Blocks are a multiple of it by default.
     align: u64,
     block_size: Option<u64>,
     blocks: usize,
@@ -130,7 +131,8 @@ impl Settings {
         Ok(Self { channels, rate, buffer, frame, align, block_size, blocks, kind })
     }
 
-    /// The size of a block in whole frames; by default a multiple of `align`, which is that of frames.
+    /// The size of a block in whole frames; by default a multiple of `align`, which is a multiple of
+    /// frames.
     fn size(&self) -> PyResult<u64> {
         let (frame, align) = (self.frame.max(1), self.align.max(1));
         match self.block_size {

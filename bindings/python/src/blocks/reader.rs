@@ -18,7 +18,7 @@ struct Reading {
     blocks: Blocks,
     /// Bytes that were not requested yet; `None` if there is no end.
     left: Option<u64>,
-    /// What the device had lost when it got its last block: later losses do not matter.
+    /// The losses up to the device's last block. Later losses do not matter.
     lost: Option<u64>,
     ended: bool,
     started: bool,
