@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Taking turns on a dma-buf whose exporter has no file I/O of its own
+ * Transfers take turns on a dma-buf whose exporter has no file I/O of its own
  *
- * Where a device needs synchronisation, beginning CPU access brings memory to
- * the state that the device saw, and so undoes what another transfer has stored
- * and not yet handed over. Only then does a transfer wait for those in flight:
- * it would be at the mercy of their files, which may never answer (FUSE).
+ * If a device needs synchronisation, the begin of CPU access restores the state
+ * of memory that the device saw. It so undoes stores of another transfer that
+ * have not been handed over yet. Transfers wait for each other only in this
+ * case: the wait depends on the others' files, which may never answer (FUSE).
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>

@@ -201,12 +201,13 @@ static bool dbx_unsynced(const struct dbx_attachment *att)
 }
 
 /*
- * udmabuf maps its pages for a device of its own when CPU access begins first: it
- * does not clean the caches then, but invalidates them. Where devices are not
- * coherent by default, as on arm64, what the CPU has stored before would be lost.
- * So it maps them now, for a device that reads, which invalidates nothing, and
- * the end of CPU access cleans. Bounce buffers have copies instead, which later
- * stores through the memfd would not reach.
+ * udmabuf maps its pages for a device of its own when CPU access begins for the
+ * first time. It does not clean the caches then, but invalidates them. If
+ * devices are not coherent by default, as on arm64, data that the CPU has
+ * stored before would be lost. This function therefore begins CPU access for a
+ * device that reads: that invalidates nothing, and the end of the access
+ * cleans. It does nothing with bounce buffers, because later stores through the
+ * memfd would not reach these copies.
  */
 static DEFINE_MUTEX(dbx_own_lock);	/* udmabuf has none for its mapping */
 
@@ -217,7 +218,7 @@ static void dbx_map_own(struct dbx_attachment *att)
 
 	if (dev_is_dma_coherent(dev) || is_swiotlb_force_bounce(dev))
 		return;
-	/* Where that fails, CPU access can never begin. */
+	/* If this fails, CPU access can never begin. */
 	mutex_lock(&dbx_own_lock);
 	if (ops->begin_cpu_access)
 		ops->begin_cpu_access(att->dmabuf, DMA_TO_DEVICE);
@@ -241,9 +242,9 @@ static void dbx_end_own(struct dbx_attachment *att, enum dma_data_direction dir)
  * @length: bytes, at least 1; a loan is of the pages of this range only
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
- * The begin of CPU access is not requested of an exporter that does not
- * synchronise devices: udmabuf would synchronise only a mapping of its own, and
- * so restore old data. See dbx_map_own(). So nobody needs a turn there.
+ * CPU access does not begin at an exporter that does not synchronise devices:
+ * udmabuf would synchronise only its own mapping, and so restore old data. See
+ * dbx_map_own(). Transfers on such a buffer need no turns.
  *
  * Return: 0, -ERESTARTSYS if there is a signal, -EBUSY, or the exporter's error.
  */
@@ -288,7 +289,8 @@ int dbx_attachment_begin(struct dbx_attachment *att, struct dbx_turn *turn,
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
  * Return: 0, or -EBUSY if a device is attached now that may not see the stored
- * data, or whose data may not have been read. One that came and went is missed.
+ * data, or whose data may not have been read. A device that attached and
+ * detached meanwhile is missed.
  */
 int dbx_attachment_end(struct dbx_attachment *att, struct dbx_turn *turn,
 		       u32 *refusal)

@@ -33,7 +33,7 @@
 static unsigned long dbx_promised;
 static DEFINE_SPINLOCK(dbx_promised_lock);
 
-/* Sizes that suit devices and IOMMUs, none above MAX_PAGE_ORDER, and a page */
+/* Sizes that suit devices and IOMMUs, and a page; none exceeds MAX_PAGE_ORDER */
 static const unsigned int dbx_sizes[] = {
 	SZ_4M, SZ_2M, SZ_1M, SZ_64K, PAGE_SIZE
 };
@@ -48,8 +48,9 @@ struct dbx_buffer_attachment {
 };
 
 /*
- * Is so much memory available beside the reserve? Others would be killed for more.
- * Free pages of CMA are no use, as they are only lent for movable memory.
+ * Is so much memory available without the reserve? Taking more would get other
+ * processes killed. Free pages of CMA do not count, as they are only lent for
+ * movable memory.
  */
 static bool dbx_available(unsigned long pages, unsigned long reserve)
 {
@@ -436,7 +437,8 @@ static const struct dma_buf_ops dbx_buffer_ops = {
  * space must not see the dma-buf, which owns the buffer.
  *
  * Return: the buffer or an ERR_PTR; ENOMEM if it exceeds the memory that is
- * available beside the reserve and what other buffers are still to allocate.
+ * available without the reserve and without what other buffers still have to
+ * allocate.
  */
 struct dbx_buffer *dbx_buffer_create(u64 length, int flags)
 {

@@ -28,14 +28,15 @@ void dbx_buffer_free(struct dbx_buffer *buf);
 void dbx_buffer_premap(struct dma_buf *dmabuf);
 
 /*
- * Counts, for one of our buffers, the transfers that are storing into it. Meanwhile
- * no data of a device is copied back to memory, neither when the device unmaps nor
- * when others begin CPU access: what it had stored before was copied back when the
- * first transfer began. Called with the reservation locked.
+ * Counts, for one of our buffers, the transfers that are storing into it.
+ * Meanwhile no data of a device is copied back to memory, neither when the
+ * device unmaps nor when others begin CPU access: earlier data of a device was
+ * copied back when the first transfer began. Called with the reservation
+ * locked.
  */
 void dbx_buffer_storing(struct dma_buf *dmabuf, int change);
 
-/* The table of one of our buffers; NULL for those of other exporters */
+/* The table of one of our buffers; NULL for buffers of other exporters */
 const struct dbx_segments *dbx_buffer_segments(const struct dma_buf *dmabuf);
 
 #endif

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Giving back what was borrowed
+ * Gives borrowed pages back
  *
  * File I/O may leave references to pages behind: a network block device puts
- * them into packets, of which somebody else may have a copy. Most exporters free
- * their pages by putting theirs. cma_release() of Linux 7.3 does not care, and the
- * pages would be used for something else meanwhile.
+ * pages into packets, and another layer may have a copy of a packet. Most
+ * exporters free their pages by putting their own reference. cma_release() of
+ * Linux 7.3 ignores other references, and the pages would be used for something
+ * else.
  */
 #include <linux/errno.h>
 #include <linux/jiffies.h>
@@ -35,7 +36,7 @@ static bool dbx_in_use(const struct dbx_segments *segs)
 	return false;
 }
 
-/* What DMA stores leaves no trace in the folios of a file, which reclaim would drop. */
+/* DMA does not mark folios of a file as dirty: reclaim would drop stored data. */
 static void dbx_mark_dirty(const struct dbx_segments *segs)
 {
 	unsigned int i;
@@ -83,7 +84,7 @@ static void dbx_detach_work(struct work_struct *work)
 		return;
 	}
 	dbx_give_back(att);
-	/* Whoever unloads the module now waits for this function to return. */
+	/* Unloading the module waits for this function to return from now on. */
 	module_put(THIS_MODULE);
 }
 
@@ -91,8 +92,8 @@ static void dbx_detach_work(struct work_struct *work)
  * dbx_detach - give the pages back
  * @att: the attachment; no I/O uses it
  *
- * Drops the mapping and the reference to the dma-buf, at once or when nobody else
- * refers to its pages any more. Until then the module cannot be unloaded.
+ * Drops the mapping and the reference to the dma-buf, at once or when no other
+ * reference to its pages is left. Until then the module cannot be unloaded.
  */
 void dbx_detach(struct dbx_attachment *att)
 {

@@ -17,7 +17,7 @@ struct dbx_exporter {
 	bool unsynced;
 	/* Begin and end of CPU access may take the reservation lock. */
 	bool locks;
-	/* Its pages are freed with the dma-buf, whoever refers to them. */
+	/* Its pages are freed with the dma-buf, even if others refer to them. */
 	bool frees;
 };
 
@@ -28,16 +28,17 @@ const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf);
  * @page: a page of a buffer
  * @refusal: set to the reason if it may not
  *
- * A folio of a file that is not uptodate, as fallocate() leaves them in a memfd,
- * shows old memory, and the first write to the file, or access by a mapping of it,
- * zeroes it, even while it is pinned; it may have been punched out since. Pages without a
- * reference count would be freed by the first put: tails of allocations without
- * __GFP_COMP, everything from dma_alloc_*(). Reserved pages may lack a linear
- * mapping, like "no-map" memory of a device tree.
+ * A folio of a file that is not uptodate shows old memory; fallocate() leaves
+ * such folios in a memfd. The first write to the file there, or an access by a
+ * mapping, zeroes it even while it is pinned. It may also have been punched out
+ * since. Pages without a reference count would be freed by the first put: tails
+ * of allocations without __GFP_COMP, everything from dma_alloc_*(). Reserved
+ * pages may lack a linear mapping, like "no-map" memory of a device tree.
  *
  * Return: the number of lendable pages from @page to the end of its folio, in
- * which all pages are alike; 0 if @page is not lendable. In memory that is not on
- * an LRU list, like that of heaps, a memory error is noted in its page only.
+ * which all pages are alike; 0 if @page is not lendable. In memory that is not
+ * on an LRU list, such as memory of heaps, a memory error is noted in its page
+ * only.
  */
 static inline unsigned long dbx_pages_lendable(struct page *page, u32 *refusal)
 {

@@ -32,7 +32,7 @@ static inline bool dbx_lends(const struct dma_buf *dmabuf)
 int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	       const struct dma_buf_file_ops **ops, u32 *refusal);
 
-/* As dma_sync_sgtable_for_cpu(), except for what file I/O is storing into */
+/* Like dma_sync_sgtable_for_cpu(), except for pages that file I/O stores into */
 static inline void dbx_sync_rest(struct dma_buf *dmabuf, bool storing,
 				 struct device *dev, struct sg_table *table,
 				 enum dma_data_direction dir)
@@ -45,7 +45,7 @@ static inline void dbx_sync_rest(struct dma_buf *dmabuf, bool storing,
 #endif
 }
 
-/* As dma_unmap_sgtable(), but the newer data of file I/O stays. */
+/* Like dma_unmap_sgtable(), but keeps the newer data of file I/O. */
 static inline void dbx_unmap(struct dma_buf *dmabuf, bool storing,
 			     struct device *dev, struct sg_table *table,
 			     enum dma_data_direction dir)

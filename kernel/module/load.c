@@ -57,7 +57,7 @@ static void dbx_load_drop(struct dbx_context *ctx, struct dbx_load *load)
 	kfree(load);
 }
 
-/* Leaves a load, or none, with the context; returns the one that was there. */
+/* Stores a load, or none, in the context; returns the previous one. */
 static struct dbx_load *dbx_load_swap(struct dbx_context *ctx,
 				      struct dbx_load *load)
 {

@@ -132,7 +132,7 @@ static const size_t dbx_ioctl_sizes[] = {
 	[_IOC_NR(DMABUF_DIO_IOC_LOAD)] = sizeof(struct dmabuf_dio_load),
 };
 
-/* Calls are identified by number: the size may be that of another version. */
+/* Calls are identified by number, because the size differs between versions. */
 static long dbx_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 {
 	struct dbx_context *ctx = file->private_data;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tables whose pages stay mapped for DMA, on kernels that have such: behind an
- * IOMMU a buffer is then mapped once instead of with each request
+ * Tables whose pages stay mapped for DMA, on kernels that support this: a
+ * buffer behind an IOMMU is then mapped once instead of with each request
  */
 #include <linux/bio-premap.h>
 #include <linux/sizes.h>
@@ -9,7 +9,7 @@
 
 #include "premap.h"
 
-/* Of a table that grows, as much as a request takes is mapped at a time. */
+/* A growing table is mapped in parts, each as long as a request. */
 #define DBX_PREMAP_PART	SZ_8M
 
 /* Vectors of a load of that size, if memory is not fragmented */
@@ -39,7 +39,7 @@ static void dbx_premap_part(struct dbx_segments *segs, unsigned int first)
  * @segs: the table
  * @length: bytes that the buffer will have
  *
- * What was mapped is not found any more once the table moves.
+ * Mapped parts are not found any more once the table moves.
  */
 void dbx_premap_begin(struct dbx_segments *segs, u64 length)
 {
@@ -48,7 +48,7 @@ void dbx_premap_begin(struct dbx_segments *segs, u64 length)
 }
 
 /**
- * dbx_premap - keep what was added to a table mapped, if that is of use
+ * dbx_premap - keep new pages of a table mapped, if that is of use
  * @segs: the table, whose vectors stay as they are until it is freed
  * @complete: is this all?
  */
@@ -77,7 +77,7 @@ struct bio_premap *dbx_premap_copy(const struct dbx_segments *segs,
 				   const struct bio_vec *vec, unsigned int nr,
 				   unsigned int first)
 {
-	/* Pairs with dbx_premap_part(): what it points to is complete. */
+	/* Pairs with dbx_premap_part(): the part is complete. */
 	const struct dbx_premap *part = READ_ONCE(segs->premap);
 
 	return part ? bio_premap_alias(part->map, vec, nr, first) : NULL;

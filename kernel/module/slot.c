@@ -21,7 +21,7 @@ struct dbx_slot_part {
 	struct bio_premap *premap;	/* of io_uring's copy of the vectors, or NULL */
 };
 
-/* What a fixed buffer keeps until its last request is done */
+/* References that a fixed buffer keeps until its last request is done */
 struct dbx_slot {
 	unsigned int nr;
 	struct dbx_slot_part parts[] __counted_by(nr);

@@ -2,11 +2,11 @@
 /*
  * A disk with inline encryption hardware, for tests of the block layer
  *
- * Writing an offset to the parameter read_at reads a data unit of 512 bytes, with
- * an encryption context, to this offset in a page. The disk exists only for that.
- * It supports DMA to any multiple of 4, but encrypts only what is aligned to a
- * data unit. The write fails as the read does, or with EILSEQ if the hardware gets
- * an unaligned data unit.
+ * Writing an offset to the parameter read_at reads a data unit of 512 bytes,
+ * with an encryption context, to this offset in a page. The disk exists only
+ * for that. It supports DMA to any multiple of 4, but encrypts only data that
+ * is aligned to a data unit. The write fails as the read does, or with EILSEQ
+ * if the hardware gets an unaligned data unit.
  */
 #include <linux/bio.h>
 #include <linux/blk-crypto-profile.h>

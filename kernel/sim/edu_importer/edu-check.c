@@ -14,8 +14,8 @@
  * not synchronise devices: READ and WRITE must then be refused with this reason
  * while the device has the buffer attached, and change nothing.
  *
- * The device is that of DMABUF_DIO_IMPORTER, /dev/edu_importer if that is not set.
- * Exits 0, 1, or 77 if there is no device.
+ * DMABUF_DIO_IMPORTER names the device (default: /dev/edu_importer). Exits 0,
+ * 1, or 77 if there is no device.
  */
 #define _GNU_SOURCE
 #include <errno.h>

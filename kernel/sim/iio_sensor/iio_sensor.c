@@ -5,8 +5,8 @@
  * "stream-sensor" pushes a frame each time its trigger fires: two channels of
  * 16 bits, the number of the frame since the buffer was enabled and its
  * complement, and a timestamp. Without a trigger it cannot be enabled. Its own
- * rate, 13 Hz, is that of a trigger which it does not have.
- * Two devices without samples are both called "stream-twin".
+ * rate, 13 Hz, belongs to a trigger that it does not have. Two devices without
+ * samples are both called "stream-twin".
  */
 #include <linux/iio/buffer.h>
 #include <linux/iio/iio.h>

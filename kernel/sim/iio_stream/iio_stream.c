@@ -8,12 +8,12 @@
  * order. Both are ordinary IIO devices with fileio and DMABUF buffers;
  * "stream-adc-fileio" and "stream-dac-fileio" have no DMABUF buffers.
  *
- * A thread does what hardware would do by DMA. It accesses a block through a
- * mapping (dma_buf_vmap()) that is made when the dma-buf is attached; the pages
- * of an sg_table are never touched. The accesses are not bracketed by begin and
- * end of CPU access, which would wait for the fence of the block itself. Buffers
- * therefore have to be coherent, like those of the system heap on the guests'
- * machine.
+ * A thread copies what hardware would move by DMA. It accesses a block through
+ * a mapping (dma_buf_vmap()) that is made when the dma-buf is attached; the
+ * pages of an sg_table are never touched. The accesses are not bracketed by
+ * begin and end of CPU access, which would wait for the fence of the block
+ * itself. Buffers therefore have to be coherent, like the system heap's buffers
+ * on the guests' machine.
  *
  * Frames arrive at sampling_frequency. Without a queued block they are lost and
  * counted in lost_frames. If the frequency is 0, they arrive as fast as blocks

@@ -23,8 +23,8 @@
  */
 #define ODD_CMA			32
 /*
- * The pages are those of large folios, and the last one has a hardware memory error. EOPNOTSUPP
- * if the kernel does not handle memory errors.
+ * The pages are in large folios, and the last page has a hardware memory error.
+ * EOPNOTSUPP if the kernel does not handle memory errors.
  */
 #define ODD_POISONED		64
 

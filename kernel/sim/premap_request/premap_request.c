@@ -54,7 +54,7 @@ static int mapper_create(struct mapper *m, struct block_device *bdev)
 		if (!m->tables[i])
 			return -ENOMEM;
 
-		/* As bio_iov_iter_set() and a split leave it */
+		/* The state of a bio after bio_iov_iter_set() and a split */
 		bio_init(&m->bios[i], bdev, &m->vecs[i], 0, REQ_OP_READ);
 		m->bios[i].bi_iter.bi_size = PAGE_SIZE;
 		bio_set_flag(&m->bios[i], BIO_CLONED);
@@ -94,7 +94,7 @@ static int mapper_map(struct mapper *m, struct device *dev, struct premap_reques
 	/* Addresses that happen to follow each other are one segment. Backwards they are not. */
 	if (more && m->iter.len > PAGE_SIZE)
 		more = mapper_start(m, dev, ++first);
-	/* Nothing undoes a mapping, and with addresses from a table there is none. */
+	/* No mapping has to be undone: with addresses from a table there is none. */
 	if (WARN_ON_ONCE(!more || m->iter.p2pdma.map != PCI_P2PDMA_MAP_BUS_ADDR))
 		return -ENXIO;
 	if (call->lose) {

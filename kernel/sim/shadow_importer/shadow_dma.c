@@ -2,11 +2,11 @@
 /*
  * DMA operations of a device that is not coherent
  *
- * Emulated machines have no caches: a device sees at once what the CPU stores. A
- * device with these operations does not. Each of its mappings has a shadow, and
- * the device accesses nothing else. Only synchronisation copies between the
- * shadow and the memory, in the same cases as between bounce buffers and memory:
- * what is stored at the wrong time is lost.
+ * Emulated machines have no caches: a device sees at once what the CPU stores.
+ * A device with these operations does not. Each of its mappings has a shadow,
+ * and the device accesses nothing else. Only synchronisation copies between the
+ * shadow and the memory, in the same cases as between bounce buffers and
+ * memory: data that is stored at the wrong time is lost.
  *
  * Unlike swiotlb=force this concerns one device, so disks transfer to and from
  * memory directly. A mapping may be long, and is a single segment for the device, as
@@ -136,7 +136,7 @@ static int shadow_map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 	}
 	sg_dma_address(sgl) = (uintptr_t)shadow->copy;
 	sg_dma_len(sgl) = shadow->length;
-	/* Also for a device that only writes, as it may write a part. */
+	/* This also applies to a device that only writes, because it may write a part. */
 	if (!(attrs & DMA_ATTR_SKIP_CPU_SYNC))
 		sg_copy_to_buffer(shadow->memory.sgl, shadow->memory.nents,
 				  shadow->copy, shadow->length);

@@ -10,8 +10,8 @@ struct device;
 void shadow_dma_use(struct device *dev);
 
 /*
- * What the device accesses at a DMA address of a mapping. The memory behind it
- * is not touched until the mapping is synchronised.
+ * The memory that the device accesses at a DMA address of a mapping. The memory
+ * behind it is not touched until the mapping is synchronised.
  */
 static inline void *shadow_dma_memory(dma_addr_t addr)
 {

@@ -62,9 +62,9 @@ struct dmabuf_dio_info {
  * @refusal:	in: must be zero; out: the reason for EOPNOTSUPP, DMABUF_DIO_REFUSED_*
  *
  * The module borrows only from exporters that do not move or free the pages
- * while the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; those in
- * the module parameter "exporters"; and all that lend, on kernels where exporters
- * do. Other dma-bufs are refused before anything is mapped.
+ * while the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; exporters
+ * in the module parameter "exporters"; and all exporters that lend, on kernels
+ * where they can. Other dma-bufs are refused before anything is mapped.
  *
  * Errors: EBADF (invalid fd), EINVAL (not a dma-buf), EBUSY (the context has a
  * buffer already), EOPNOTSUPP (see @refusal), EINTR (killed), ENOMEM.
@@ -216,11 +216,11 @@ struct dmabuf_dio_rw {
  * one ended. @done counts the bytes of all these calls. A different LOAD, CANCEL
  * and closing the context free the memory.
  *
- * Errors: as for READ, and ENODATA (the file ends before the range does), EINVAL
- * (@length is 0), ENOMEM (more than is available beside the module parameter
- * "reserve" and what other loads are still to allocate, or others have taken half
- * of the reserve meanwhile; allocating the buffer never invokes the OOM killer),
- * EMFILE.
+ * Errors: as for READ, and ENODATA (the file ends before the range does),
+ * EINVAL (@length is 0), ENOMEM (more than is available without the module
+ * parameter "reserve" and without what other loads still have to allocate, or
+ * others have taken half of the reserve meanwhile; allocating the buffer never
+ * invokes the OOM killer), EMFILE.
  */
 struct dmabuf_dio_load {
 	__s32 file_fd;
@@ -262,10 +262,10 @@ struct dmabuf_dio_load {
  *		caller has registered, sparse and large enough
  * @flags:	in: DMABUF_DIO_SLOT_*, at least one direction
  *
- * For READ_FIXED and WRITE_FIXED, buf_index is @index and addr is an offset into
- * the slot, from 0. Bracket I/O on a slot with DMA_BUF_IOCTL_SYNC, as for a
- * mapping. As there, devices that need synchronisation must not unmap the buffer
- * meanwhile, and others must not begin CPU access.
+ * For READ_FIXED and WRITE_FIXED, buf_index is @index and addr is an offset
+ * into the slot, from 0. Bracket I/O on a slot with DMA_BUF_IOCTL_SYNC, as for
+ * a mapping. As for a mapping, devices that need synchronisation must not unmap
+ * the buffer meanwhile, and others must not begin CPU access.
  *
  * The slot keeps the buffer alive after the device and dma-buf fds are closed, until
  * IORING_REGISTER_BUFFERS_UPDATE empties the index (address NULL, length 0) or the
