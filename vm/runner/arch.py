@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What differs between the processors that a guest can have."""
+"""The differences between the processors that a guest can have."""
 
 from dataclasses import dataclass, field
 
@@ -71,12 +71,12 @@ ARM64 = Arch(
     device_tree=True,
     compiler="aarch64-linux-gnu-",
     packages=(
-        # What the guest's scripts and tests run
+        # Programs for the guest's scripts and tests
         "base-files", "base-passwd", "bash", "busybox-static", "coreutils", "dash", "diffutils",
         "dmsetup", "e2fsprogs", "f2fs-tools", "findutils", "grep", "gzip", "iproute2", "kmod", "libc-bin",
         "mawk", "mount", "procps", "psmisc", "python3", "sed", "tar", "util-linux", "v4l-utils",
         "xfsprogs",
-        # What the tests are built with
+        # Packages to build the tests
         "libc6-dev", "libdrm-dev", "libfuse3-dev", "liburing-dev",
     ),
 )

@@ -16,7 +16,7 @@ STAMP = "dmabuf-dio.stamp"
 
 def ensure(label, tree, names, arch):
     """The build directory of a kernel, with its image and the files that module builds need."""
-    # In the tree, so that kbuild names its files relative to it, and ccache finds what another tree has compiled
+    # In the tree, so that kbuild uses relative names, and ccache finds results of another tree
     directory = tree.path / f"build-{label}"
     paths = list(fragments(names, arch))
     digest = hashlib.sha256(tree.identity.encode())

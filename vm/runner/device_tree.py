@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The device tree of a guest: QEMU's, with what boards have."""
+"""The device tree of a guest: QEMU's device tree, with devices that boards have."""
 
 import subprocess
 

@@ -18,7 +18,7 @@ COMPILERS = {"amd64": "", "arm64": "aarch64-linux-gnu-", "riscv64": "riscv64-lin
 
 @dataclass
 class Headers:
-    """Those of one kernel."""
+    """The headers of one kernel."""
     arch: str                # as Debian calls it
     release: str             # of the kernel, which ends with its flavour
     packages: archive.Archive
@@ -26,7 +26,7 @@ class Headers:
 
     @property
     def series(self):
-        """Its version without what is counted up in a release of Debian, and its flavour."""
+        """Its version without the part that grows within a release of Debian, and its flavour."""
         return re.sub(r"^(\d+\.\d+)\.[^a-z]*?(?:\+deb\d+)?-(?=[a-z])", r"\1-", self.release)
 
 

@@ -84,7 +84,7 @@ def command_script(options, kernel, root, module_directory, command):
     build = REPO / "build"
     built = f"{REPO}/target/release:{REPO}/target/debug"
     if root:
-        # Nothing that the host runs
+        # No program of the host
         path = "/usr/bin"
         build /= kernel.arch.name
         built = build / "bin"
@@ -112,7 +112,7 @@ def shown_beside(root, kernel, command):
     paths = {str(REPO), str(cache("run").parent), os.getcwd(), str(kernel.build_dir)}
     if command[0].startswith("/") and not (root / command[0][1:]).exists():
         paths.add(os.path.dirname(command[0]))
-    # Files whose parents are shown, and what would hide the guest's own, are left out.
+    # It omits files with a shown parent, and directories that would hide the guest's own.
     wanted = []
     for path in sorted(map(os.path.realpath, paths)):
         inside = any(path.startswith(f"{other}/") for other in wanted)

@@ -66,7 +66,7 @@ BUILT = {
         "7.3-series-retpoline": Recipe(SERIES_7_3, [*SERIES.fragments, "retpoline"]),
         # With all fixes of the series, which are five patch sets
         "7.3-fixes": Recipe(FIXES_7_3, [*ALONE, "encrypted"]),
-        # With one piece of the series, and no more of the others than it needs
+        # One piece of the series, with the parts of other pieces that it needs
         "7.3-copy-file-range": Recipe(ALONE_7_3["copy-file-range"], SERIES.fragments),
         "7.3-small-reads": Recipe(ALONE_7_3["small-reads"], ALONE),
         "7.3-heap-flag": Recipe(ALONE_7_3["heap-flag"], SERIES.fragments),

@@ -79,7 +79,7 @@ def confine(host_processor):
 def kernel_arguments(options, kernel):
     arch = kernel.arch
     arguments = [f"console={arch.console}", *KERNEL_ARGUMENTS, *arch.arguments]
-    # Instructions are counted exactly, and so is time then.
+    # If instructions are counted, time is exact, too.
     if arch.kbuild == "x86" and emulated(options, kernel) and not options.icount and (khz := tsc.khz()):
         arguments += [f"tsc_early_khz={khz}"]
     if kernel.debug:

@@ -11,7 +11,7 @@ from .messages import Failure
 from .paths import VM, cache, lock
 
 SOURCE = VM / "profile" / "instructions.c"
-# Where the kernel's half of the address space begins.
+# The start of the kernel's half of the address space.
 KERNEL = 1 << 63
 # The windows of `dmabuf-dio-bench cost`
 KINDS = {"a": "allocation", "i": "I/O", "l": "allocation and I/O", "c": "close"}

@@ -51,6 +51,6 @@ def configure(root):
 
 
 def show(root, paths):
-    """Create the directories on which the guest mounts those of the host."""
+    """Create the mount points for the directories of the host."""
     for path in paths:
         (root / Path(path).relative_to("/")).mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ STAMP = ".dmabuf-dio-series"
 
 
 class Series:
-    """Patches in folders of kernel/, by pattern, for one source; `name` is that of the patched tree."""
+    """Patches in folders of kernel/, by pattern, for one source; `name` is the name of the patched tree."""
 
     def __init__(self, patterns, base, name):
         self.patterns = patterns
@@ -53,8 +53,8 @@ class Series:
 
 
 def pieces():
-    """The folders of kernel/series, in the order in which their patches apply, each with the patterns of its
-    patches and, before, of those of other folders that it needs."""
+    """The folders of kernel/series, in the order in which their patches apply. Each has the patterns of the
+    patches that it needs from other folders, then of its own."""
     lines = (REPO / "kernel/series/order").read_text().splitlines()
     words = [line.split() for line in lines if line and not line.startswith("#")]
     return {name: [f"series/{pattern}" for pattern in (*needs, f"{name}/*")] for name, *needs in words}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What 32-bit programs for the guests of 64-bit kernels are built with: unpacked packages. They are
-linked statically, so the guests need nothing of it."""
+"""Packages to build 32-bit programs for the guests of 64-bit kernels, unpacked. The programs are
+linked statically, so the guests need none of the packages."""
 
 import shutil
 

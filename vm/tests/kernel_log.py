@@ -64,7 +64,7 @@ for line in HARMLESS.splitlines():
 log = ["ok", "BUG: one", "  detail", "  more", "---[ end trace ]---", "ok", "WARNING: two"]
 assert [report[0] for report in reports(log)] == ["BUG: one", "WARNING: two"], reports(log)
 
-# Registers as QEMU 7.2 left them once, and as a processor does. Those of the program come second.
+# Registers as QEMU 7.2 once left them, and as a processor leaves them. The registers of the program come second.
 FROM_USER = "RSP: 002b:00007fff0c7867b0 EFLAGS: 00000246 ORIG_RAX: 0000000000000010"
 for flags, impossible in (("7fdadf02", True), ("00010246", False), ("00250246", False)):
     registers = f"RSP: 0018:ffffc90000523840 EFLAGS: {flags}"

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from runner import streams  # noqa: E402
 from runner.limit import BY_THE_CLOCK, Limit, processor_time  # noqa: E402
 
-# As the name of a program may be
+# A program may have such a name
 TWO_THREADS = """
 import ctypes, hashlib, threading
 ctypes.CDLL(None).prctl(15, b"a ) b 1 2 3", 0, 0, 0)
