@@ -63,7 +63,7 @@ mutants-module: deps ## mutation tests of the module, in guests (half an hour on
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	tools/mutate-module
 
-# Nightly Rust and cargo-fuzz are needed. What is found goes to build/fuzz, the kept inputs do not change.
+# Nightly Rust and cargo-fuzz are needed. Findings go to build/fuzz; the kept inputs do not change.
 FUZZ_SECONDS ?= 240
 FUZZ := cargo +nightly fuzz run --sanitizer none --target-dir $(CURDIR)/build/fuzz-target
 
@@ -91,8 +91,9 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 	tools/check-dependencies
 	tools/check-capi
 
-# What each measures is in bench/runs. The results go to bench/results; the charts and the tables in the documents are generated
-# from them. To compare with libiio's iio_rwdev, 1.0 or later: make bench-stream IIO_RWDEV=/usr/local/bin/iio_rwdev
+# bench/runs lists the measurements of each target. The results go to bench/results; the charts and the tables in the
+# documents are generated from them. To compare with libiio's iio_rwdev, 1.0 or later: make bench-stream
+# IIO_RWDEV=/usr/local/bin/iio_rwdev
 .PHONY: bench bench-cost bench-cost-series bench-cost-6.12 bench-table bench-load bench-compare bench-stream
 .PHONY: bench-rates bench-small bench-small-cost bench-small-retpoline bench-arm64 bench-questions bench-coherence bench-iommu
 bench: bench-cost bench-table bench-load bench-compare bench-stream bench-rates bench-small bench-iommu charts ## all measurements, then the charts (one to two hours)
