@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Reads a capture of the counting ADC through the SigMF library and checks every sample, and that
-what is missing is where the description says. read_sigmf.py META [REPORT]"""
+"""Reads a capture of the counting ADC through the SigMF library, and checks every sample and the
+position of every gap. read_sigmf.py META [REPORT]"""
 
 import json
 import sys

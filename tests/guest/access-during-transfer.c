@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * While a transfer stores into a buffer, a device maps and unmaps it and another process
- * begins and ends CPU access: the stored data survives. With a device that is not coherent
- * (DMABUF_DIO_IMPORTER=/dev/shadow_importer), or bounce buffers (swiotlb=force), either could
- * restore old data. Otherwise the device is QEMU's edu. What the device stores outside the
- * range of a transfer survives as well, on kernels with file I/O on dma-bufs. timeout=300
+ * While a transfer stores into a buffer, a device maps and unmaps it and
+ * another process begins and ends CPU access: the stored data survives. With a
+ * device that is not coherent (DMABUF_DIO_IMPORTER=/dev/shadow_importer), or
+ * bounce buffers (swiotlb=force), either could restore old data. Otherwise the
+ * device is QEMU's edu. On kernels with file I/O on dma-bufs, data that the
+ * device stores outside the range of a transfer survives as well. timeout=300
  */
 #include <signal.h>
 #include <sys/ioctl.h>

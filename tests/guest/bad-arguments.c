@@ -221,7 +221,7 @@ static void pointers(void)
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
 		expect(dio_call(dev, calls[i].request, NULL), -EFAULT);
 		expect(dio_call(dev, calls[i].request, (void *)-4096L), -EFAULT);
-		/* The end of the address space of 32-bit programs is that of the first 4 GiB. */
+		/* The address space of 32-bit programs ends at 4 GiB. */
 		expect(dio_call(dev, calls[i].request, (void *)(UINTPTR_MAX / 2 + 1)), -EFAULT);
 		if (sizeof(void *) > 4)
 			expect(dio_call(dev, calls[i].request,

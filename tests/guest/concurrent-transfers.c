@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Other calls use the buffer while a READ waits for its disk. Where a device that needs
- * synchronisation is attached, calls wait for those that began before. On kernels that support
- * copy_file_range() for dma-bufs, calls and copies wait for each other if they have a page in
- * common. Any signal ends the wait.
+ * Other calls use the buffer while a READ waits for its disk. If a device that
+ * needs synchronisation is attached, calls wait for earlier calls. On kernels
+ * that support copy_file_range() for dma-bufs, calls and copies wait for each
+ * other if they have a page in common. Any signal ends the wait.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fixes of functionfs in kernel/series/usb: fences that outlive the endpoint, dma-bufs after the
- * gadget was unbound and after its controller was removed, also from behind an IOMMU (--iommu).
- * Steps 1 and 3 need KASAN or slab_debug=P to show. The last step is of kernel/series/udmabuf: it
- * needs somebody who waits with the reservation locked. timeout=60
+ * Fixes of functionfs in kernel/series/usb: fences that outlive the endpoint,
+ * dma-bufs after the gadget was unbound and after its controller was removed,
+ * also from behind an IOMMU (--iommu). Steps 1 and 3 need KASAN or slab_debug=P
+ * to show. The last step tests kernel/series/udmabuf: it needs a process that
+ * waits with the reservation locked. timeout=60
  *
  * fixes-ffs [STEP]: one step only. Skipped on other kernels, which oops.
  */
@@ -293,8 +294,8 @@ static bool find_device(char *name, size_t size)
 }
 
 /*
- * A device that was removed has no IOMMU to unmap from. DMA_API_DEBUG reports what it still has
- * mapped.
+ * A device that was removed has no IOMMU to unmap from. DMA_API_DEBUG reports
+ * mappings that remain.
  */
 static void behind_iommu(void)
 {

@@ -177,7 +177,7 @@ static void in_use(const char *name, bool input)
 	pid_t sleeper;
 
 	opened(&iio, name, 0);
-	/* What an earlier step had attached is released in the background. */
+	/* Attachments of an earlier step are released in the background. */
 	sleep_ms(500);
 	trying("%s, before any dma-buf", name);
 	transfer_frame(&iio, input);

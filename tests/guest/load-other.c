@@ -12,7 +12,7 @@
 
 static int dev;
 
-/* Leaves a LOAD in the context that a signal ends after @ms; returns the length of what it has loaded */
+/* Leaves a LOAD in the context, interrupted by a signal after @ms; returns the loaded length */
 static uint64_t interrupted(int file, uint64_t length, uint64_t gather, int ms)
 {
 	struct dmabuf_dio_load load = {

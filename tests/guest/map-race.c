@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A device maps the buffer while CPU access ends, or while READ stores: it sees everything that
- * was stored. A mapping copies the memory to bounce buffers (swiotlb=force); what is stored
- * afterwards has to be copied there as well. Needs QEMU's edu device. timeout=300
+ * A device maps the buffer while CPU access ends, or while READ stores: it sees
+ * everything that was stored. A mapping copies the memory to bounce buffers
+ * (swiotlb=force); later stores have to be copied there as well. Needs QEMU's
+ * edu device. timeout=300
  */
 #include <sched.h>
 #include <signal.h>

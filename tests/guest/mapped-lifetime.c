@@ -158,7 +158,7 @@ static void killed(void (*child)(enum buffer_kind kind), enum buffer_kind kind, 
 	premap_expect_tables(0);
 }
 
-/* LOAD fails, and frees what it has allocated and mapped. */
+/* LOAD fails, and frees its allocations and mappings. */
 static void load_fails(void)
 {
 	uint64_t end = lseek(disk, 0, SEEK_END);

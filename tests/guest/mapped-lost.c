@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A request whose addresses disappear while it is being mapped fails, and is not cut off where
- * they end. Needs kernel/sim/premap_request.
+ * A request fails if its addresses disappear while it is being mapped. It is
+ * not shortened to the remaining ones. Needs kernel/sim/premap_request.
  */
 #include <sys/ioctl.h>
 

@@ -11,7 +11,7 @@
 #define SGL		"/sys/module/nvme/parameters/sgl_threshold"
 
 static const char *place;
-static bool exact;		/* nobody else uses the disk: requests can be counted */
+static bool exact;		/* no other user of the disk: requests can be counted */
 static struct premap before;
 static uint64_t requests;
 static unsigned char *data;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A device that is not coherent has the buffer mapped (kernel/sim/shadow_importer). It sees
- * every byte that LOAD, READ and slots stored; WRITE and slots see every byte that it stored;
- * none beside a range is lost. timeout=300
+ * A device that is not coherent has the buffer mapped
+ * (kernel/sim/shadow_importer). It sees every byte that LOAD, READ and slots
+ * stored. WRITE and slots see every byte that it stored. No byte outside of a
+ * range is lost. timeout=300
  */
 #include <sys/ioctl.h>
 
@@ -43,7 +44,7 @@ static void device_stores(int device, const struct buffer *buf, uint64_t seed)
 	free(data);
 }
 
-/* Checks that a range has the bytes of @seed and the rest of the buffer those of @rest. */
+/* Checks that a range has the bytes of @seed, and the rest of the buffer the bytes of @rest. */
 static void pattern_around(const unsigned char *data, const struct buffer *buf, uint64_t at,
 			   uint64_t length, uint64_t seed, uint64_t rest)
 {
@@ -147,7 +148,7 @@ static void slots(struct buffer *buf, int device, int dev)
 
 	device_stores(device, buf, 31);
 	expect(buffer_sync(buf->fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ), 0);
-	/* What is stored meanwhile is kept. */
+	/* Data that the device stores meanwhile is kept. */
 	device_stores(device, buf, 32);
 	expect(slot_io(&ring, true, copy, 0, at, length, at), length);
 	expect(buffer_sync(buf->fd, DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ), 0);

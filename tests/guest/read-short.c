@@ -14,7 +14,7 @@ static const unsigned int starts[] = { 0, 1, 4096, 4097, 65536, 500000 };
 
 static bool direct;
 
-/* What the buffer contains before each READ, computed once: emulated 32-bit programs are slow at it. */
+/* The content of the buffer before each READ. It is computed once, because emulated 32-bit programs are slow at it. */
 static unsigned char before[BUFFER_LENGTH];
 
 static void unchanged(const unsigned char *map, uint64_t start, uint64_t end)
@@ -88,7 +88,7 @@ static void read_short(struct buffer *buf)
 		}
 		close(file);
 	}
-	/* Of huge pages it is longer. */
+	/* A buffer of huge pages is longer. */
 	buffer_check(buf, BUFFER_LENGTH, BUFFER_LENGTH, buf->length - BUFFER_LENGTH, 2);
 	close(dev);
 }

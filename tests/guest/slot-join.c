@@ -6,12 +6,12 @@
 #define LENGTH	KIB(192)
 
 /*
- * What is asked for: the second is a single page, so that requests begin and end beyond it. Buffers
- * of huge pages are longer.
+ * The requested lengths. The second is a single page, so that requests begin
+ * and end beyond it. Buffers of huge pages are longer.
  */
 static size_t lengths[BUFFERS] = { LENGTH, 0, KIB(320), KIB(128) };
 
-/* Where each begins in the slot, and the end */
+/* The start of each buffer in the slot, and the end */
 static uint64_t starts[BUFFERS + 1];
 
 static int join(struct io_uring *ring, int dev, const int *contexts, unsigned int count,
@@ -48,7 +48,7 @@ static void refused(struct io_uring *ring, int dev, const int *contexts)
 	expect(join(ring, dev, many, 2, SLOT_BOTH, 0), -EINVAL);
 	many[1] = empty;
 	expect(join(ring, dev, many, 2, SLOT_BOTH, 0), -ENOTCONN);
-	/* Nothing of that has left a slot behind. */
+	/* None of the failed calls has left a slot behind. */
 	expect(slot_io(ring, false, other, 0, 0, 1, 0), -EFAULT);
 	close(other);
 	close(empty);
@@ -66,7 +66,7 @@ static void slot_fill(struct buffer *const *buffers, uint64_t seed)
 	}
 }
 
-/* Bytes @from to @to of the slot are those of the pattern at @position. */
+/* Bytes @from to @to of the slot have the pattern at @position. */
 static void slot_check(struct buffer *const *buffers, uint64_t from, uint64_t to,
 		       uint64_t position, uint64_t seed)
 {
@@ -162,7 +162,7 @@ static void joined(struct buffer *first)
 	close(dev);
 }
 
-/* A slot is less than 4 GiB, and allows what was asked for and its buffers allow. */
+/* A slot is less than 4 GiB, and allows the requested directions that its buffers allow. */
 static void limits(void)
 {
 	int contexts[DMABUF_DIO_JOIN_MAX], dev = dio_open(), file = file_open("data", O_RDWR), i;

@@ -48,7 +48,7 @@ int main(void)
 	expect(slot_register(&ring, dev, 0, LENGTH, 1, SLOT_BOTH), -ERANGE);
 	expect(slot_register(&ring, dev, 0, LENGTH - PAGE, PAGE + 1, SLOT_BOTH), -ERANGE);
 	expect(slot_register(&ring, dev, 0, -PAGE, PAGE, SLOT_BOTH), -ERANGE);
-	/* Nothing of that has left a slot behind. */
+	/* None of the failed calls has left a slot behind. */
 	expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);
 	expect(module_users("dmabuf_dio"), 3);	/* two contexts, one buffer */
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The module is unloaded as soon as nobody uses it, while the kernel thread that has ended a ring
- * may still be on its way out of it
+ * The module is unloaded as soon as it is unused. The kernel thread that has
+ * ended a ring may still be returning from its code then
  */
 #include "ring.h"
 
 #define LENGTH	MIB(2)
 
-/* Nothing but the ring has the slot, and the process ends with it. */
+/* Only the ring holds the slot, and the process ends with it. */
 static void leave_slot(void)
 {
 	int dev = dio_open(), file = file_open("data", O_RDONLY);
@@ -34,7 +34,7 @@ int main(void)
 		if (!pid)
 			leave_slot();
 		reap(pid);
-		/* No pause: what is tested is a race. A limit in tries would be one in time. */
+		/* There is no pause here, because a race is tested. A limit in tries would be one in time. */
 		while ((ret = module_remove("dmabuf_dio")) == -EAGAIN)
 			continue;
 		expect(ret, 0);

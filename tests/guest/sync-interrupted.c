@@ -71,7 +71,7 @@ static void killed(int fd)
 	unlock(holder);
 }
 
-/* Data would be lost if nobody ended it again: the heaps wait, udmabuf says so. */
+/* Data would be lost if the access were not ended again: the heaps wait, udmabuf returns an error. */
 static void end(int fd, bool waits)
 {
 	pid_t holder, pid;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * On processors whose DMA is not coherent unless a device says so, udmabuf invalidates the
- * caches of all of its pages when CPU access begins first. What READ has stored through the
- * caches has been cleaned by then. QEMU has no caches, so this looks at what Linux does to them.
+ * udmabuf invalidates the caches of all of its pages when CPU access begins for
+ * the first time, on processors where DMA is not coherent by default. Data that
+ * READ has stored through the caches has been cleaned by then. QEMU has no
+ * caches, so this test watches the cache operations of Linux.
  */
 #include <linux/dma-buf.h>
 
@@ -31,7 +32,7 @@ static void probe(void)
 		skip("this processor's caches are coherent");
 	if (access(TRACING "kprobe_events", W_OK))
 		skip("no kprobe events");
-	/* Left by a run that failed, if there was one. What is enabled cannot be cleared. */
+	/* A failed run may have left these. Enabled events cannot be cleared. */
 	proc_try_write(TRACING "events/dio/enable", "0");
 	clear(TRACING "kprobe_events");
 	proc_write(TRACING "kprobe_events",
@@ -92,7 +93,7 @@ int main(void)
 	       (unsigned long long)was.invalidated);
 	expect(was.invalidated, 0);
 	check(!buffer_sync(fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ));
-	/* With kernel/series nothing is invalidated for a device that nobody has attached. */
+	/* With kernel/series nothing is invalidated for a device that is not attached. */
 	if (look().invalidated)
 		expect(was.cleaned, LENGTH);
 	proc_write(TRACING "events/dio/enable", "0");

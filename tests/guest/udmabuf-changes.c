@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * While READ stores into a udmabuf, others do to its memfd what could move, split or free its
- * pages: the buffer keeps its own, and no other memory changes. What it stored stays in the
- * memfd when nobody keeps the buffer.
+ * While READ stores into a udmabuf, operations on its memfd try to move, split
+ * or free its pages: the buffer keeps its pages, and no other memory changes.
+ * The stored data stays in the memfd after the buffer is freed.
  */
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A udmabuf over only the first page of a huge page, which is refused as Linux 6.12 maps this page
- * in place of the others, and over other pages of it
+ * A udmabuf over only the first page of a huge page is refused, because Linux
+ * 6.12 maps this page in place of the others; one over other pages of it works
  */
 #include <sys/mman.h>
 

@@ -27,7 +27,7 @@ int main(void)
 	bad = udmabuf_over(memfd, 0, LENGTH);
 	rest = udmabuf_over(memfd, 0, BAD);
 	check(bad >= 0 && rest >= 0);
-	/* Who has it mapped may be killed. */
+	/* A process that has the page mapped may be killed. */
 	pid = spawn();
 	if (!pid) {
 		status = madvise(map + BAD, PAGE, MADV_HWPOISON) && errno == EINVAL;

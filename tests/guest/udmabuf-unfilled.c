@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pages of a memfd that were allocated and never filled: ATTACH refuses a udmabuf over them, as
- * they show old memory and the first write to it, or access by a mapping, zeroes what READ has stored. What
- * is filled by any of the ways that the refusal names is accepted.
+ * Pages of a memfd that were allocated and never filled: ATTACH refuses a
+ * udmabuf over them. They show old memory, and the first write to the memfd, or
+ * an access by a mapping, zeroes data that READ has stored. Pages that were
+ * filled in a way that the refusal names are accepted.
  */
 #include <sys/mman.h>
 
@@ -49,7 +50,7 @@ static int filled(enum filling filling, unsigned int flags)
 	return memfd;
 }
 
-/* What READ stored is there by each way to look, also afterwards. */
+/* Data that READ stored is visible in every way, also afterwards. */
 static void transfers(int memfd, int fd)
 {
 	int file = file_open("data", O_RDONLY | direct_flag(direct_possible())), dev = dio_open();

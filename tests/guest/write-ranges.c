@@ -26,7 +26,7 @@ static void write_ranges(struct buffer *buf)
 	while (range_next(&step, &range)) {
 		struct dmabuf_dio_rw rw = range_request(&range, step, buf, file, direct);
 
-		/* What the file does not hold yet */
+		/* The part that the file does not hold yet */
 		pattern_fill(held + range.buffer, range.buffer, range.length, 10 + step);
 		buffer_begin(buf);
 		memcpy(buf->map + range.buffer, held + range.buffer, range.length);

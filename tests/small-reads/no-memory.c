@@ -18,7 +18,7 @@ static unsigned char *memory;
 static struct iovec vectors[DEPTH][PARTS];
 static int file;
 
-/* All bio sizes, because the one of the short path is not known here */
+/* All bio sizes, because the short path's size is unknown here */
 static void bios_fail(bool on)
 {
 	glob_t found;

@@ -318,8 +318,9 @@ static void move_in_xfs(struct subject *s, int donor, uint64_t *state)
 	int ret = 0;
 
 	/*
-	 * A swap requires that nobody writes at all; a commit, that nobody writes when it begins,
-	 * because XFS detects later writes by the file's times, which change before a direct write.
+	 * A swap allows no writers at all. A commit allows none when it begins: XFS
+	 * detects later writes by the file's times, which change before a direct
+	 * write.
 	 */
 	check(!pthread_rwlock_rdlock(&s->lock));
 	if (!swap) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * XFS: a direct read in flight while two files swap their blocks returns what one of them had,
- * never what is written into the other one afterwards. timeout=60
+ * XFS: a direct read in flight while two files swap their blocks returns the
+ * old data of one of them, never data that is written into the other one
+ * afterwards. timeout=60
  */
 #include <sys/syscall.h>
 

@@ -31,7 +31,7 @@ static void take_away(bool punch)
 		expect(ring_result(&ring, NULL), BLOCK);
 	pattern_check(memory, 0, LENGTH, 1);
 
-	/* Now the blocks are gone. */
+	/* The blocks are freed now. */
 	expect(read_by(SYNC, file, memory, BLOCK, 0), punch ? BLOCK : 0);
 	if (punch)
 		zero_check(memory, BLOCK);

@@ -38,7 +38,7 @@ static int read_pieces(struct io_uring *ring, int fd, const struct iovec *pieces
 
 int main(void)
 {
-	/* Where the first of two pieces begins, and how long it is */
+	/* The start and the length of the first of two pieces */
 	static const struct { size_t begin, length; } cases[] = {
 		{ 0, 512 }, { 0, 100 }, { 100, 412 }, { 100, 4000 }, { 512, 3000 }, { 1, 4095 },
 	};

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""compare.py PROGRAM FOLDER: writes models with the Python packages safetensors and gguf, and compares what
-PROGRAM (crates/dmabuf-dio-tensors/examples/tensors.rs) lists and loads with what was written, byte by byte."""
+"""compare.py PROGRAM FOLDER: writes models with the Python packages safetensors and gguf, and compares the
+tensors that PROGRAM (crates/dmabuf-dio-tensors/examples/tensors.rs) lists and loads with them, byte by byte."""
 
 import json
 import pathlib
@@ -36,7 +36,7 @@ random = numpy.random.default_rng(1)
 
 
 def found(program: str, model: pathlib.Path) -> Tensors:
-    """What our program lists, with the bytes that it loads."""
+    """The tensors that our program lists, with the bytes that it loads."""
     lines = subprocess.run([program, model], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     out = model.parent / "extracted"
     shutil.rmtree(out, ignore_errors=True)

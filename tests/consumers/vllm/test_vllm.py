@@ -142,7 +142,7 @@ def test_model_folder_is_loaded(vllm, shards):
 
 
 def test_hub_name_is_loaded(vllm, shards):
-    """What it asks of download_weights_from_hf is what that function takes."""
+    """It calls download_weights_from_hf with arguments that this function accepts."""
     folder, weights = shards
     asked = []
 

@@ -129,7 +129,7 @@ void buffer_forget(struct buffer *buf);		/* others keep it alive */
 void buffer_begin(struct buffer *buf);
 void buffer_end(struct buffer *buf);
 void buffer_pattern(struct buffer *buf, uint64_t seed);
-/* pattern_check() of what is at @offset, bracketed */
+/* pattern_check() of the bytes at @offset, bracketed */
 #define buffer_check(buf, offset, ...)					\
 	do {								\
 		buffer_begin(buf);					\

@@ -7,7 +7,7 @@
 
 #include "lib.h"
 
-/* What the kernel keeps mapped for one device, all zero if it knows none */
+/* Mappings that the kernel keeps for one device, all zero if it knows none */
 struct premap {
 	unsigned int tables;
 	unsigned long long bytes;

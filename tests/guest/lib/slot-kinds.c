@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which buffers the module allows slots over
+ * The buffers over which the module allows slots
  */
 #include "ring.h"
 

@@ -9,7 +9,7 @@
 
 enum slow_call { SLOW_READ, SLOW_WRITE, SLOW_LOAD, SLOW_CALLS };
 
-/* What makes a call slow */
+/* The cause of a slow call */
 enum slow_way {
 	SLOW_DISK,			/* every request takes 50 ms */
 	SLOW_DIRECT,			/* one page at a time */

@@ -14,10 +14,10 @@ int swap_with_boot(int fd);
 /* XFS: all of two files of @length */
 int swap_files(int fd, int donor, uint64_t length);
 
-/* XFS: the mapping is made again, from what is known of the blocks' owners. */
+/* XFS: the mapping is rebuilt from the known owners of the blocks. */
 int rebuild_mapping(int fd);
 
-/* XFS: as swap_files(), for as long as nobody has written the file since commit_begin() */
+/* XFS: like swap_files(), unless the file has been written since commit_begin() */
 struct commit {
 	int32_t donor;
 	uint32_t pad;

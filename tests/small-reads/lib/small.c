@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which path a read took, and all the interfaces for reading
+ * Detects the path of a read, and has all interfaces for reading
  */
 #include <sys/syscall.h>
 #include <sys/uio.h>

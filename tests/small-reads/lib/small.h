@@ -13,14 +13,15 @@
 #define BLOCK	4096
 
 /*
- * small.c: the switch of 6.12-series. The short path of 7.3-series has none and is always
- * taken where possible; what is tested there is the bytes and the results of reads.
+ * small.c: the switch of 6.12-series. The short path of 7.3-series has no
+ * switch and is always taken where possible; tests there check the bytes and
+ * the results of reads.
  */
 bool small_has_switch(void);
 void small_switch(bool on);	/* does nothing without a switch */
 
-/* small.c: which functions ran, counted by probes. Without a switch
- * nothing is counted, and what is expected of counts is not checked. */
+/* small.c: counts, by probes, the functions that ran. Without a switch
+ * nothing is counted, and expected counts are not checked. */
 struct hits {
 	uint64_t tried;		/* the short path, including fallbacks */
 	uint64_t ordinary;	/* __iomap_dio_rw() */
