@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The tables of docs/reach.md: what passed on which processor, kernel and page size; how data went on
-which file system; and when."""
+"""The tables of docs/reach.md: passed tests by processor, kernel and page size; the way of data by file
+system; and the dates."""
 
 import dataclasses
 import datetime
@@ -68,7 +68,7 @@ def replace(begin: str, head: list[str], rows: dict[tuple[str, ...], str], keep:
 
 
 def record_files(logs: list[str]) -> None:
-    """Replaces the rows of the kernels that these logs are of, and what was left out there."""
+    """Replaces the rows of these logs' kernels, and their omitted tests."""
     rows: list[tuple[str, str, str]] = []
     missing: list[str] = []
     kernels = set()
