@@ -41,7 +41,8 @@ enum Slot {
 
 impl Buffer {
     pub(crate) fn new(content: Arc<Content>, report: Option<Py<Report>>) -> Self {
-        let (kind, start, len) = (content.buf().kind(), content.start(), content.len());
+        let (kind, len) = (content.buf().kind(), content.len());
+        let start = content.start() + content.skew();
         Self { slot: Lock::new(Slot::Open(content)), kind, start, len, report }
     }
 

@@ -147,6 +147,17 @@ impl Content {
         self.start
     }
 
+    /// What the address of private memory lacks to a multiple of the page size: parts of loads begin
+    /// anywhere. It counts as an offset, which says how tensors are aligned.
+    pub(crate) fn skew(&self) -> u64 {
+        if self.buf.kind() != Kind::Private {
+            return 0;
+        }
+        // SAFETY: the call takes a number only.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        self.buf.map().map_or(0, |view| view.as_ptr().addr() as u64 % page)
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -21,9 +21,11 @@ mod doctor;
 mod error;
 mod gather;
 mod lock;
+mod mapped;
 mod metadata;
 mod model;
 mod options;
+mod reader;
 mod report;
 mod run;
 mod small;
@@ -50,6 +52,7 @@ mod _native {
         doctor::doctor,
         gather::{Gathered, Gathering, gather},
         model::Model,
+        reader::Reader,
         report::{Refusal, Report},
         tensor::Tensor,
         tensors::Tensors,

@@ -32,6 +32,11 @@ pub(crate) fn watch_forks() {
     });
 }
 
+/// The number of forks from the first process to this one.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(SeqCst)
+}
+
 fn is_inside() -> u32 {
     u32::from(HELD.get() > 0)
 }
@@ -135,7 +140,7 @@ impl Turn {
     pub(crate) fn with<R>(&self, work: impl FnOnce() -> R) -> R {
         let turn = {
             let mut current = self.0.lock();
-            let generation = GENERATION.load(SeqCst);
+            let generation = generation();
             if current.0 != generation {
                 // A thread of the parent, which this process does not have, may hold the parent's
                 // turn.

@@ -208,29 +208,6 @@ pub(crate) fn transfer<T: Send + 'static>(
     call(py, watch, work)?.map_err(|error| raise(py, &error))
 }
 
-/// Makes a call in a thread of its own, and passes the value that it sends before its end to
-/// `meanwhile`, in this thread. Returns the result of `meanwhile`; `None` if nothing was sent. An
-/// exception of `meanwhile` cancels the call, and is raised once that has ended.
-pub(crate) fn call_with<T: Send + 'static, M: Send + 'static, R>(
-    py: Python<'_>,
-    watch: &Watch<'_>,
-    work: impl FnOnce(&Control, Sender<M>) -> T + Send + 'static,
-    meanwhile: impl FnOnce(M) -> PyResult<R>,
-) -> PyResult<(T, Option<R>)> {
-    let (sender, sent) = mpsc::channel();
-    let (call, run) = Call::new(move |control| work(control, sender));
-    let process = call.process;
-    let thread = start(run)?;
-    let made = py.detach(move || sent.recv()).ok().map(meanwhile);
-    if let Some(Err(_)) = &made {
-        call.cancel.cancel();
-    }
-    let result = call.wait(py, watch);
-    join(py, thread, process);
-    let made = made.transpose()?;
-    Ok((result?, made))
-}
-
 pub(crate) fn start(run: impl FnOnce() + Send + 'static) -> PyResult<thread::JoinHandle<()>> {
     thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
         let number = error.raw_os_error().unwrap_or(libc::EAGAIN);

@@ -93,11 +93,11 @@ fn read_around(fd: c_int, at: u64, len: u64) {
     };
 }
 
-/// Whether the page cache has the first, the middle and the last byte of a tensor.
-pub(crate) fn is_cached(model: &Model, tensor: &Tensor) -> bool {
+/// Whether the page cache has the first, the middle and the last byte of a range of a tensor.
+pub(crate) fn is_cached(model: &Model, tensor: &Tensor, range: &Range<u64>) -> bool {
     let fd = model.files()[tensor.file].file().as_raw_fd();
-    let Some(last) = tensor.len().checked_sub(1) else { return true };
-    [0, last / 2, last].into_iter().all(|at| {
+    let Some(last) = range.end.checked_sub(1) else { return true };
+    [range.start, u64::midpoint(range.start, last), last].into_iter().all(|at| {
         let mut byte = 0_u8;
         let place = (&raw mut byte).expose_provenance();
         // SAFETY: there is one byte.

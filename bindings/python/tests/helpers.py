@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +35,14 @@ def together(*works: Callable[[], object]) -> list[object]:
     with ThreadPoolExecutor(len(works)) as pool:
         threads = [pool.submit(begin, work) for work in works]
         return [thread.exception() or thread.result() for thread in threads]
+
+
+def drop_cache(path: Path) -> None:
+    """Removes a file from the page cache, as far as nobody maps it."""
+    file = os.open(path, os.O_RDONLY)
+    os.fdatasync(file)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(file)
 
 
 @contextmanager

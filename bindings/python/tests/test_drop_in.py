@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -19,11 +20,10 @@ import pytest
 import safetensors
 import safetensors.numpy
 from safetensors import SafetensorError
-from helpers import refused
+from helpers import drop_cache, refused
 
 import dmabuf_dio
 import dmabuf_dio.numpy
-from dmabuf_dio import _lazy
 
 
 @pytest.fixture(scope="module")
@@ -97,110 +97,138 @@ def test_safe_open_matches_safetensors(model: Path) -> None:
     assert np.array_equal(kept, safetensors.numpy.load_file(model)["b"])
 
 
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
-    """What every load was asked for. Nothing is in the page cache, and 4000 bytes are worth a load."""
-    monkeypatch.setattr(_lazy, "WORTH_A_LOAD", 4000)
-    monkeypatch.setattr(_lazy, "WORTH_A_LOAD_ALONE", 4000)
-    monkeypatch.setattr(_lazy, "ALONE", 0)
-    told: list[list[str] | None] = []
-    opened = dmabuf_dio.Model
-
-    class Watched:
-        def __init__(self, path: Any) -> None:
-            self.model = opened(path)
-
-        def __getitem__(self, name: str) -> Any:
-            return self.model[name]
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.model, name)
-
-        def load(self, *, only: list[str] | None, **options: Any) -> Any:
-            told.append(only)
-            return self.model.load(only=only, **options)
-
-        def _small(self, number: int, most: int, around: bool) -> Any:
-            info, found = self.model._small(number, most, around)
-            return info, found if info.nbytes < most else None
-
-        def _load_with(self, make: Any) -> Any:
-            told.append(None)
-            return self.model._load_with(make)
-
-    monkeypatch.setattr("dmabuf_dio._safe_open.Model", Watched)
-    return told
-
-
-def test_only_requested_tensors_are_loaded(folder: Path, loads: list[list[str] | None]) -> None:
+@pytest.fixture(scope="module")
+def many(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Tensors of 256 KiB and a few bytes."""
     path = folder / "many.safetensors"
-    arrays = {f"{number:03}": np.full(1000, number, np.int32) for number in range(100)}
+    arrays = {f"{number:03}": np.full(65536 + number, number, np.int32) for number in range(100)}
     safetensors.numpy.save_file(arrays, path)
+    return path, arrays
 
-    with dmabuf_dio.safe_open(path, "np") as file:
-        for name in ("050", "010", "050", "099"):
+
+def test_in_the_order_of_the_file_few_loads_read_ahead(many: tuple[Path, dict[str, Any]]) -> None:
+    path, arrays = many
+    drop_cache(path)
+    with dmabuf_dio.safe_open(path, "np", window=8 << 20) as file:
+        for name in file.offset_keys():
             assert np.array_equal(file.get_tensor(name), arrays[name])
-        # No memory is handed out twice.
-        assert loads == [["050"], ["010"], ["050"], ["099"]]
-        loads.clear()
-        assert {name: array[0] for name, array in file.get_tensors().items()} == {
-            name: array[0] for name, array in arrays.items()
-        }
-        assert loads == [None]
+            report = file.report()
+            assert report["read"] <= 2 * report["requested"]
+        total = sum(array.nbytes for array in arrays.values())
+        assert report["requested"] == total and report["window"] == 8 << 20
+        # The first 4 MiB come through the page cache.
+        assert total - (6 << 20) < report["read"] <= total and report["dropped"] == 0
+        assert report["reads"] < 20
 
-    # In the order of the file: a few loads, and never more than twice what was asked for
-    loads.clear()
+
+def test_out_of_order_nothing_else_is_loaded(many: tuple[Path, dict[str, Any]]) -> None:
+    path, arrays = many
+    drop_cache(path)
     with dmabuf_dio.safe_open(path, "np") as file:
-        for number, name in enumerate(file.offset_keys()):
-            assert np.array_equal(file.get_tensor(name), arrays[name])
-            assert sum(len(names or ()) for names in loads) <= 2 * (number + 1)
-    assert len(loads) == 7
-    assert sorted(name for names in loads for name in names or ()) == list(arrays)
+        for name in ("050", "010", "090", "050"):
+            array = file.get_tensor(name)
+            assert np.array_equal(array, arrays[name])
+            # Requested again, it is as in the file.
+            array[:] = 7
+        assert file.report()["read"] == 0
 
-    # Slices: their rows; for torch: those that live, together
-    loads.clear()
+
+def test_slices_read_their_rows(folder: Path) -> None:
+    path = folder / "rows.safetensors"
+    whole = np.arange(6 << 20, dtype=np.int32).reshape(24, 256, 1024)
+    safetensors.numpy.save_file({"a": whole, "b": whole[:1].copy()}, path)
+    drop_cache(path)
     with dmabuf_dio.safe_open(path, "np") as file:
-        slices = {name: file.get_slice(name) for name in arrays}
-        assert all(np.array_equal(piece[5:9], arrays[name][5:9]) for name, piece in slices.items())
-        assert loads == []
-        shared = _lazy.Lazy(file._opened().model, shares=True)
-    kept = [_lazy.HasName() for _ in range(20)]
-    for piece, name in zip(kept, arrays, strict=False):
-        piece.name = name
-        shared.announce(piece)
-    for piece in kept:
-        memory, is_part = shared.sliced(piece.name, shared.info(piece.name), (5, 9))
-        assert not is_part and bytes(memory) == arrays[piece.name].tobytes()
-    assert [sorted(names or ()) for names in loads] == [list(arrays)[:20]]
+        piece = file.get_slice("a")
+        for index in (np.s_[3:19], np.s_[5], np.s_[-1], np.s_[2:20:3, 5], np.s_[:], np.s_[4:18, 7:9]):
+            drop_cache(path)
+            before = file.report()["read"]
+            assert np.array_equal(piece[index], whole[index])
+            rows = np.atleast_3d(whole[index[0] if isinstance(index, tuple) else index])
+            assert file.report()["read"] - before <= 3 * rows.nbytes + 8192
+        assert file.report()["read"] > 16 << 20
 
 
-class Late(Exception):
-    pass
+def test_slices_that_exist_are_read_ahead(many: tuple[Path, dict[str, Any]]) -> None:
+    """transformers creates a slice of each tensor before it uses the first."""
+    path, arrays = many
+    drop_cache(path)
+    with dmabuf_dio.safe_open(path, "np", window=8 << 20) as file:
+        slices = {name: file.get_slice(name) for name in list(arrays)[::2]}
+        with ThreadPoolExecutor(4) as pool:
+            for name, array in pool.map(lambda name: (name, slices[name][...]), slices):
+                assert np.array_equal(array, arrays[name])
+        report = file.report()
+        # Between them are tensors that are not used: a load reads them if it reads on behind them.
+        assert report["read"] <= 2.1 * report["requested"] and report["reads"] < 40, report
 
 
-def test_arrays_are_made_while_the_file_is_read(folder: Path) -> None:
-    path = folder / "early.safetensors"
-    arrays = {f"{number:03}": np.full(100_000 + number, number, np.int32) for number in range(50)}
-    safetensors.numpy.save_file(arrays, path)
-    model = dmabuf_dio.Model(path)
+def test_memory_goes_with_its_tensor(folder: Path) -> None:
+    """In a process of its own: a loop that drops tensors, a dictionary of which one is left, and one that keeps all."""
+    path = folder / "large.safetensors"
+    size, count = 4 << 20, 48
+    safetensors.numpy.save_file({f"{number:02}": np.full(size, number, np.uint8) for number in range(count)}, path)
+    program = """
+import os, sys, dmabuf_dio, dmabuf_dio.numpy
+def anonymous():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1]) << 10
+def drop():
+    file = os.open(sys.argv[1], os.O_RDONLY)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(file)
+def check(number, array):
+    assert array.min() == array.max() == int(number), number
+drop()
+window, peaks = 16 << 20, {}
+for way in ("get_tensor", "get_slice", "iter_tensors"):
+    before = peak = anonymous()
+    if way == "iter_tensors":
+        items = ((name, tensor.numpy()) for name, tensor in dmabuf_dio.iter_tensors(sys.argv[1], window=window))
+    else:
+        file = dmabuf_dio.safe_open(sys.argv[1], "np", window=window)
+        slices = {name: file.get_slice(name) for name in file.keys()} if way == "get_slice" else None
+        items = ((name, slices[name][...] if slices else file.get_tensor(name)) for name in file.offset_keys())
+    for name, array in items:
+        check(name, array)
+        peak = max(peak, anonymous())
+        del array
+        drop()
+    peaks[way] = peak - before
+arrays = dmabuf_dio.numpy.load_file(sys.argv[1])
+[check(*item) for item in arrays.items()]
+before = anonymous()
+kept = arrays.pop("20")
+arrays.clear()
+peaks["freed"] = before - anonymous()
+check("20", kept)
+print(peaks)
+"""
+    done = subprocess.run([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True, check=True)
+    peaks = eval(done.stdout)
+    for way in ("get_tensor", "get_slice", "iter_tensors"):
+        assert size <= peaks[way] <= (16 << 20) + 2 * size + (16 << 20), peaks
+    assert peaks["freed"] >= (count - 2) * size, peaks
 
-    def make(tensors: dmabuf_dio.Tensors) -> Any:
-        [buffer] = tensors.buffers
-        assert (buffer.kind, buffer.writable, buffer.report) == ("private", True, None)
-        return {name: tensor.numpy() for name, tensor in tensors.items()}
 
-    made: Any = model._load_with(make)
-    assert list(made) == list(arrays)
-    assert all(np.array_equal(made[name], array) for name, array in arrays.items())
-
-    # An exception ends the load.
-    def fail(tensors: dmabuf_dio.Tensors) -> Any:
-        raise Late(tensors)
-
-    raised = refused(Late, "", model._load_with, fail)
-    # Its memory stays as long as it.
-    tensors = raised.args[0]
-    assert memoryview(tensors["000"]).nbytes == arrays["000"].nbytes
+def test_tensors_come_one_by_one(model: Path, many: tuple[Path, dict[str, Any]], arrays: dict[str, Any]) -> None:
+    found = dict(dmabuf_dio.iter_tensors(model))
+    assert list(found) == dmabuf_dio.open(model).keys()
+    for name, tensor in found.items():
+        assert tensor.numpy().tobytes() == arrays[name].tobytes() and tensor.shape == arrays[name].shape
+        if tensor.nbytes:
+            assert tensor.buffer is not None and tensor.buffer.kind == "private" and tensor.buffer.writable
+            assert np.array_equal(np.from_dlpack(tensor), arrays[name])
+    path, arrays = many
+    names = ["090", "003", "050", "003"]
+    given = dmabuf_dio.iter_tensors(dmabuf_dio.open(path), only=names, order="given", window=0)
+    assert [(name, tensor.numpy()[0]) for name, tensor in given] == [("090", 90), ("003", 3), ("050", 50)]
+    assert [name for name, _ in dmabuf_dio.iter_tensors(path, only=iter(names))] == ["003", "050", "090"]
+    refused(KeyError, "x", dmabuf_dio.iter_tensors, path, only=["x"])
+    refused(ValueError, "order", dmabuf_dio.iter_tensors, path, order="name")
+    # One that is not used to its end
+    for name, _ in dmabuf_dio.iter_tensors(path):
+        if name == "010":
+            break
 
 
 def test_truncated_file_gives_no_tensors(folder: Path, arrays: dict[str, Any]) -> None:
@@ -218,17 +246,11 @@ def test_truncated_file_gives_no_tensors(folder: Path, arrays: dict[str, Any]) -
     assert all(np.array_equal(found[name], array) for name, array in arrays.items())
 
 
-def test_a_model_of_several_files_is_loaded_first(folder: Path) -> None:
+def test_models_of_several_files_open(folder: Path) -> None:
     shards = folder / "several"
     shards.mkdir()
     weights = {f"{name}.safetensors": {name: ("U8", [3], name.encode() * 3)} for name in "ab"}
     models.index(shards, weights)
-
-    def never(tensors: dmabuf_dio.Tensors) -> None:
-        raise AssertionError(tensors)
-
-    model = dmabuf_dio.Model(shards)
-    assert model._load_with(never) is None
     with dmabuf_dio.safe_open(shards, "np") as file:
         assert {name: array.tobytes() for name, array in file.get_tensors().items()} == {"a": b"aaa", "b": b"bbb"}
 

@@ -89,6 +89,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The model has no tensor of this number. Nothing was loaded.
+    #[error("the model has {count} tensors, and none of number {number}")]
+    NoNumber {
+        /// The number.
+        number: usize,
+        /// How many tensors there are.
+        count: usize,
+    },
     /// A load failed. Its buffers are freed.
     #[error("{}: {source}", path.display())]
     Load {
@@ -133,6 +141,7 @@ impl Error {
             Self::Malformed { reason: Malformed::NotAModel { found }, .. } => found.hint().into(),
             Self::Malformed { reason, .. } => hint_of(reason).into(),
             Self::NoTensor { .. } => Hint::TensorNames,
+            Self::NoNumber { .. } => "number tensors from 0, in the order of the files".into(),
             Self::Load { source, .. } | Self::Buffer(source) => source.hint(),
         }
     }

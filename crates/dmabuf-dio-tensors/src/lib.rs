@@ -30,7 +30,7 @@
 //! | [`Tensor`], [`Dtype`], [`GgmlType`] | name, type, shape, and range in the file |
 //! | [`Metadata`], [`Value`] | what else the headers say, typed |
 //! | [`TensorLoader`], [`Loaded`], [`View`] | a load, and what it gives |
-//! | [`OneRange`] | a load whose memory is handed out before it is filled |
+//! | [`Reader`] | tensors one by one within a bound of memory, each in memory of its own |
 //! | [`header`] | the parsers alone, for headers that come from elsewhere |
 //!
 //! # Untrusted files
@@ -63,9 +63,9 @@ mod metadata;
 mod meter;
 mod mistaken;
 mod model;
-mod one_range;
 mod open;
 mod plan;
+mod reader;
 mod settings;
 mod shared;
 mod split;
@@ -85,7 +85,7 @@ pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;
 pub use mistaken::Mistaken;
 pub use model::{Model, ModelFile};
-pub use one_range::OneRange;
+pub use reader::{Iter, Reader, ReaderReport};
 pub use tensor::Tensor;
 
 // The code in the document is compiled like that of the documentation.

@@ -128,7 +128,7 @@ impl<'m> TensorLoader<'m> {
         })?;
 
         let mut loaded = Loaded::default();
-        loaded.views.extend(wanted.iter().map(|tensor| view(tensor)));
+        loaded.views.extend(wanted.iter().map(|tensor| View::from(*tensor)));
         for (done, runs) in done.into_iter().zip(jobs) {
             let done = done.ok_or_else(|| self.cancelled(&runs[0]))?;
             for (run, (buffer, place)) in runs.iter().zip(done.places) {
@@ -147,22 +147,18 @@ impl<'m> TensorLoader<'m> {
         Ok(loaded)
     }
 
-    pub(crate) fn settings(&self) -> &LoadSettings {
-        &self.settings
-    }
-
-    pub(crate) fn file(&self, run: &Run) -> &ModelFile {
+    fn file(&self, run: &Run) -> &ModelFile {
         &self.model.files()[run.file]
     }
 
-    /// The ranges of the files to read.
-    pub(crate) fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
+    /// What is read of the files.
+    fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
         // Within a page nothing is saved.
         plan::runs(wanted, self.settings.gap.max(rustix::param::page_size() as u64))
     }
 
     /// The tensors to load, in the model's order.
-    pub(crate) fn wanted(&self) -> Result<Vec<&'m Tensor>> {
+    fn wanted(&self) -> Result<Vec<&'m Tensor>> {
         let all = self.model.tensors();
         let Some(only) = &self.only else { return Ok(all.iter().collect()) };
         let index = |name: &String| {
@@ -226,16 +222,4 @@ impl<'m> TensorLoader<'m> {
 struct Done {
     buffers: Vec<Buffer>,
     places: Vec<(usize, u64)>,
-}
-
-pub(crate) fn view(tensor: &Tensor) -> View {
-    View {
-        name: tensor.name.clone(),
-        dtype: tensor.dtype,
-        shape: tensor.shape.clone(),
-        buffer: None,
-        offset: 0,
-        len: tensor.len(),
-        byte_order: tensor.byte_order,
-    }
 }

@@ -6,6 +6,7 @@ use dmabuf_dio::Buffer;
 use crate::byte_order::ByteOrder;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::tensor::Tensor;
 
 /// Loaded tensors: buffers, and where in them each tensor is.
 #[derive(Debug, Default)]
@@ -42,6 +43,21 @@ pub struct View {
     pub len: u64,
     /// The order of the bytes of a number, as in the file.
     pub byte_order: ByteOrder,
+}
+
+/// A tensor that is not in a buffer yet: `buffer` is `None`, and `offset` 0.
+impl From<&Tensor> for View {
+    fn from(tensor: &Tensor) -> Self {
+        Self {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            buffer: None,
+            offset: 0,
+            len: tensor.len(),
+            byte_order: tensor.byte_order,
+        }
+    }
 }
 
 impl Loaded {

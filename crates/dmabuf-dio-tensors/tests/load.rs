@@ -118,50 +118,6 @@ fn only_selected_tensors_are_read() {
 }
 
 #[test]
-fn one_range_knows_its_views_before_the_load() {
-    let folder = folder();
-    let mut samples = samples("t", 20);
-    samples.insert(7, Sample::new("empty", Dtype::F32, &[0, 3]));
-    let model = model(folder.path(), &samples);
-    let some = ["t003", "t004", "t005"];
-    for loader in [model.loader(), model.loader().only(some)] {
-        let one = loader.one_range().expect("the names").expect("one range");
-        let views = one.views();
-        let (mut memory, token) = (None, CancelToken::new());
-        let loaded = one.load(&token, |early| memory = Some(early)).expect("load");
-        let memory: Buffer = memory.expect("handed out");
-        assert_eq!(loaded.report().expect("loaded").bytes, memory.data_len());
-        assert!(loaded.bytes().is_none(), "it has two owners");
-        drop(loaded);
-        let bytes = memory.bytes().expect("private memory");
-        for view in &views {
-            let sample = samples.iter().find(|sample| sample.name == view.name).expect("one");
-            assert!(bytes[view.offset as usize..][..view.len as usize] == sample.bytes);
-        }
-        // The same as without haste, where offsets count from the start of the memory
-        let whole = loader.clone().kind(Kind::Private).load().expect("load");
-        let start = whole.buffers[0].data_offset();
-        let mut moved = views.clone();
-        for view in moved.iter_mut().filter(|view| view.len > 0) {
-            view.offset += start;
-        }
-        assert_eq!(moved, whole.views);
-
-        token.cancel();
-        let error = one.load(&token, drop).expect_err("cancelled");
-        assert!(matches!(&error, Error::Load { path, .. } if path == model.files()[0].path()));
-    }
-    for none in [
-        model.loader().only(["t003", "t015"]).gap(0),
-        model.loader().only(["empty"]),
-        shards(folder.path(), 2).0.loader(),
-    ] {
-        assert!(none.one_range().expect("the names").is_none());
-    }
-    assert!(matches!(model.loader().only(["x"]).one_range(), Err(Error::NoTensor { .. })));
-}
-
-#[test]
 fn files_share_one_progress() {
     let folder = folder();
     let (model, samples) = shards(folder.path(), 5);

@@ -138,7 +138,7 @@ impl<'f> Loader<'f> {
     /// dma-buf and nothing else was allowed.
     pub fn load(&self) -> Result<Buffer> {
         if self.options.kind == Kind::Private {
-            return self.load_with(|_| ());
+            return self.load_private();
         }
         if self.options.kind == Kind::File
             && matches!(rustix::fs::stat("/proc/self/fd"), Err(rustix::io::Errno::NOENT))
@@ -169,18 +169,8 @@ impl<'f> Loader<'f> {
         Ok(buffer.with_range(data_offset..data_offset + length).with_report(report))
     }
 
-    /// Like [`load`](Self::load), and calls `ready` with another owner of [`Private`](Kind::Private)
-    /// memory before anything is read into it. Objects that refer to the memory, such as tensors,
-    /// can be prepared in another thread while the disk reads. Its bytes are undefined until the
-    /// load has ended without error; after an error the memory stays until its last owner drops it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`load`](Self::load).
-    pub fn load_with(&self, ready: impl FnOnce(Buffer)) -> Result<Buffer> {
-        if self.options.kind != Kind::Private {
-            return self.load();
-        }
+    /// Loads into memory of this process.
+    fn load_private(&self) -> Result<Buffer> {
         let (file, length) = self.open_some()?;
         let watch = Watch::start(&self.control, length);
         let task = self.task(&file, length, &watch);
@@ -190,8 +180,7 @@ impl<'f> Loader<'f> {
         }
         let range = layout.data_offset..layout.data_offset + length;
         let before = choose::before(&task);
-        let ready = |mapping| ready(Buffer::private(mapping).with_range(range.clone()));
-        let loaded = private::load(&task, layout, ready)?;
+        let loaded = private::load(&task, layout)?;
         check_end(&task)?;
         let (mapping, report) = Run::alone(before, loaded).report(&task, |_| Some(Kind::Private));
         Ok(Buffer::private(mapping).with_range(range).with_report(report))

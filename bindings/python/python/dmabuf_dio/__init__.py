@@ -53,6 +53,7 @@ __all__ = [
     "doctor",
     "gather",
     "install",
+    "iter_tensors",
     "load",
     "load_into",
     "load_tensors",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
     from ._aio import aload
     from ._install import install, uninstall
+    from ._iter import iter_tensors
     from ._safe_open import safe_open
     from .types import TensorOptions
 
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "aload": "_aio",
     "install": "_install",
+    "iter_tensors": "_iter",
     "safe_open": "_safe_open",
     "uninstall": "_install",
 }

@@ -10,6 +10,7 @@ import numpy
 from ._layout import NAMES, byte_shape, swapped, swaps
 
 if TYPE_CHECKING:
+    from ._lazy import Memory
     from ._native import Tensor, TensorInfo
 
 # NumPy's own types. Types of other packages are added once they are used.
@@ -17,7 +18,7 @@ _DTYPES: dict[str, numpy.dtype[Any]] = {name: numpy.dtype(theirs) for name, thei
 
 
 def as_array(
-    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | memoryview | None = None, shape: tuple[int, ...] | None = None
+    tensor: Tensor | TensorInfo, memory: Memory | None = None, shape: tuple[int, ...] | None = None
 ) -> numpy.ndarray[Any, numpy.dtype[Any]]:
     """A tensor as an array that shares its memory. Packed and quantised types are bytes.
 

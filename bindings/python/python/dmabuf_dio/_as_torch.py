@@ -11,6 +11,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore
 from ._layout import NAMES, byte_shape, swapped, swaps
 
 if TYPE_CHECKING:
+    from ._lazy import Memory
     from ._native import Tensor, TensorInfo
 
 # F4 has two elements in a byte: torch counts bytes.
@@ -20,7 +21,7 @@ _DTYPES = {name: getattr(torch, theirs) for name, theirs in _NAMES.items() if ha
 
 
 def as_tensor(
-    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | memoryview | None = None, shape: tuple[int, ...] | None = None
+    tensor: Tensor | TensorInfo, memory: Memory | None = None, shape: tuple[int, ...] | None = None
 ) -> Any:
     """A tensor as one of torch that shares its memory, which has to be writable.
 
@@ -38,17 +39,13 @@ def as_tensor(
     source: Any = tensor if memory is None else memory
     if swaps(tensor):
         source = swapped(source, tensor.block[1])
-    elif not isinstance(source, (bytearray, memoryview)):
+    elif type(source) is not bytearray:
         view = memoryview(source)
         if view.readonly:
             raise BufferError("torch has no read-only tensors: load with writable=True")
-        source = bytearray(view) if copies(source) else view
+        # torch wants elements that are aligned.
+        source = bytearray(view) if tensor.offset % tensor.block[1] else view
     return torch.frombuffer(source, dtype=dtype).reshape(shape)
-
-
-def copies(tensor: Tensor) -> bool:
-    """Whether as_tensor() copies the bytes: the file has them where their type is not aligned, or is big-endian."""
-    return tensor.offset % tensor.block[1] != 0 or swaps(tensor)
 
 
 # Maps torch's code for it: otherwise the first load waits for it, behind the reads that it has sent to the disk.

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ._index import SafetensorError, check_packed, checked, rows
 from ._layout import PartialBytes
-from ._lazy import HasName, Lazy
+from ._lazy import Lazy
 from ._native import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
     from types import TracebackType
+
+    from ._lazy import Memory
+    from ._native import TensorInfo
 
     Convert = Callable[..., Any]
 
@@ -26,9 +29,10 @@ _TORCH = ("pt", "torch", "pytorch")
 class safe_open:
     """Opens a safetensors file: its header now, its tensors when they are requested.
 
-    Tensors are in memory of this process, writable. Those that were loaded together share an allocation, which is freed
-    with the last of them. As with safetensors, a request gives memory that no other request gave, except for torch:
-    there a tensor has one memory as long as the file is open, unless backend is "pread".
+    Each request gives a tensor in memory of its own, writable, which is freed with it. What the page cache has is
+    mapped for torch, unless backend is "pread"; the file must not be truncated then.
+
+    `window`: bytes that are read ahead at most; chosen by default from the speed of the disk and the free memory.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class safe_open:
         device: Any = "cpu",
         *,
         backend: str = "mmap",
+        window: int | None = None,
     ) -> None:
         if framework not in _NUMPY + _TORCH:
             raise SafetensorError(f"framework {framework} is invalid: choose \"pt\" or \"np\"")
@@ -45,7 +50,7 @@ class safe_open:
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         self._torch = framework in _TORCH
         self._device = _device(device, self._torch)
-        self._convert, self._reads = _convert(self._torch)
+        self._convert = _convert(self._torch)
         try:
             model = Model(filename)
         except ValueError as error:
@@ -53,7 +58,7 @@ class safe_open:
         if model.format != "safetensors":
             # Programs find out by the error which format a file has.
             raise _unreadable(f"{model.files[0]}: a {model.format} file", ["open it with dmabuf_dio.open()"])
-        self._file: Lazy | None = Lazy(model, shares=self._torch and backend == "mmap")
+        self._file: Lazy | None = Lazy(model, self._torch and backend == "mmap", window)
 
     def __enter__(self) -> safe_open:
         self._opened()
@@ -81,30 +86,36 @@ class safe_open:
         return self._opened().model._metadata
 
     def get_tensor(self, /, name: str) -> Any:
-        """A tensor. To read a whole file, the order of `offset_keys()` is best."""
+        """A tensor. To read a whole file, the order of `offset_keys()` is best: the following tensors are read ahead."""
         try:
             info, memory = self._opened().tensor(name)
         except KeyError:
             raise _missing(name) from None
+        return self._made(info, memory)
+
+    def get_tensors(self, /) -> dict[str, Any]:
+        """All tensors, in the order of their bytes."""
+        file = self._opened()
+        names = file.model.keys()
+        wanted = file.want(names)
+        tensors = {name: self._made(file.info(name), file.take(name)) for name in names}
+        del wanted
+        return tensors
+
+    def _made(self, info: TensorInfo, memory: Memory) -> Any:
         try:
             value = self._convert(info, memory)
         except PartialBytes as error:
             raise SafetensorError(str(error)) from None
         return value if self._device is None else value.to(self._device)
 
-    def get_tensors(self, /) -> dict[str, Any]:
-        """All tensors, in the order of their bytes."""
-        file = self._opened()
-        try:
-            tensors = file.all(self._convert, self._reads)
-        except PartialBytes as error:
-            raise SafetensorError(str(error)) from None
-        if self._device is None:
-            return tensors
-        return {name: tensor.to(self._device) for name, tensor in tensors.items()}
+    def report(self, /) -> dict[str, int]:
+        """What was read so far, in bytes: of the tensors `requested`, by loads in all (`read`), ahead and in vain
+        (`dropped`); the number of loads (`reads`), and the `window`."""
+        return self._opened().reader.report()
 
     def get_slice(self, /, name: str) -> PySafeSlice:
-        """A tensor to be sliced. For torch its first use loads it, and all other tensors that have slices by then."""
+        """A tensor to be sliced. As long as slices of tensors exist that were not used, these are read ahead."""
         return PySafeSlice(self._opened(), name, self._torch, self._device, self._convert)
 
     def __reduce__(self) -> Any:
@@ -118,7 +129,7 @@ class safe_open:
         return file
 
 
-class PySafeSlice(HasName):
+class PySafeSlice:
     """A tensor of a file. Slicing it returns a tensor, even after the file is closed."""
 
     def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any, convert: Convert) -> None:
@@ -130,8 +141,8 @@ class PySafeSlice(HasName):
         self._torch = for_torch
         self._convert = convert
         self._device = device
-        self.name = name
-        file.announce(self)
+        self._name = name
+        self._wanted = file.want([name])
 
     def get_shape(self) -> list[int]:
         """The shape of the whole tensor."""
@@ -147,14 +158,16 @@ class PySafeSlice(HasName):
         if self._info.block[0] > 1:
             check_packed(wanted, self._info)
         within, few = rows(wanted, shape)
-        memory, is_part = self._file.sliced(self.name, self._info, few)
+        memory, is_part = self._file.sliced(self._name, self._info, few)
         if is_part:
             wanted, shape = within, (few[1] - few[0], *shape[1:])
         whole = self._convert(self._info, memory, shape)
         part = whole[wanted]
         # Memory that is not used is not kept.
         if self._torch:
-            part = part.contiguous() if is_part else part
+            part = part.contiguous()
+            if part.untyped_storage().nbytes() > part.nbytes:
+                part = part.clone()
             return part if self._device is None else part.to(self._device)
         import numpy
 
@@ -171,19 +184,15 @@ class PySafeSlice(HasName):
 PySafeSlice.__module__ = "builtins"
 
 
-def _convert(for_torch: bool) -> tuple[Convert, Convert]:
-    """The function that creates the framework's object from a tensor and its memory, and whether it reads the bytes."""
+def _convert(for_torch: bool) -> Convert:
+    """What makes the framework's object of a tensor and its memory."""
     if for_torch:
-        from ._as_torch import as_tensor, copies
+        from ._as_torch import as_tensor
 
-        return as_tensor, copies
+        return as_tensor
     from ._as_numpy import as_array
 
-    return as_array, _never
-
-
-def _never(_: Any) -> bool:
-    return False
+    return as_array
 
 
 def _unpicklable(name: str) -> TypeError:

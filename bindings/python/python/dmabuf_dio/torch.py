@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # pyright: basic, reportAttributeAccessIssue=false, reportMissingModuleSource=false
-"""Tensors as torch tensors, which share the memory that the file was loaded into."""
+"""Tensors as torch tensors, which use the memory that the file was loaded into."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_file(
 ) -> dict[str, torch.Tensor]:
     """As safetensors.torch.load_file(): all tensors of a file.
 
-    On the CPU, they share the memory that the file was loaded to; it is freed with the last of them.
+    Each has memory of its own, which is freed with it. Those for another device are copied to it one by one.
     """
     with safe_open(filename, framework="pt", device=device, backend=backend) as file:
         return file.get_tensors()

@@ -26,7 +26,7 @@ def register() -> None:
     )
 
     class DmabufDioLoader(BaseModelLoader):  # type: ignore[misc, unused-ignore]
-        """Loads the safetensors files of a model, each with one load."""
+        """Reads the tensors of a model ahead of the program, within a bound of memory."""
 
         def __init__(self, load_config: Any) -> None:
             super().__init__(load_config)
@@ -66,15 +66,8 @@ def register() -> None:
 
 
 def weights(path: str) -> Iterator[tuple[str, Any]]:
-    """The tensors of a model, file by file: a file's memory is freed once its tensors are gone."""
-    from ._native import Model
+    """The tensors of a model, in the order of its files. Each has memory of its own, which is freed with it."""
+    from ._iter import iter_tensors
 
-    model = Model(path)
-    files: dict[int, list[str]] = {}
-    for name in model:
-        files.setdefault(model[name].file, []).append(name)
-    for names in files.values():
-        loaded = model.load(only=names, kind="private", writable=True)
-        for name in names:
-            yield name, loaded[name].torch()
-        del loaded
+    for name, tensor in iter_tensors(path):
+        yield name, tensor.torch()

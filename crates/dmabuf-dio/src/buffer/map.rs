@@ -9,10 +9,11 @@
 //! return a slice are `unsafe`.
 
 use std::mem::MaybeUninit;
-use std::ops::Deref;
+use std::ops::Range;
 use std::slice;
 
 use super::cpu_access::CpuAccess;
+use super::private::Private;
 use super::shared::{Shared, check_range};
 use crate::error::{Error, Result};
 use crate::memory::Mapping;
@@ -33,8 +34,8 @@ pub struct MapMut<'a>(View<'a>);
 impl Shared {
     /// Maps the buffer for reading and begins CPU access.
     pub(crate) fn map(&self) -> Result<Map<'_>> {
-        let mapping = Mapped::Own(self.mapping(false)?);
-        Ok(Map(View { access: Some(CpuAccess::reading(self)?), mapping }))
+        let mapping = self.mapping(false)?;
+        Ok(Map(View::whole(CpuAccess::reading(self)?, mapping)))
     }
 
     /// Maps the buffer for reading and writing and begins CPU access.
@@ -47,8 +48,8 @@ impl Shared {
         if !self.is_writable() {
             return Err(Error::ReadOnlyBuffer);
         }
-        let mapping = Mapped::Own(self.mapping(true)?);
-        Ok(MapMut(View { access: Some(CpuAccess::writing(self)?), mapping }))
+        let mapping = self.mapping(true)?;
+        Ok(MapMut(View::whole(CpuAccess::writing(self)?, mapping)))
     }
 }
 
@@ -56,33 +57,34 @@ impl Shared {
 struct View<'a> {
     // Declared before the mapping, so that it is dropped first. None: no device can reach the memory.
     access: Option<CpuAccess<'a>>,
-    mapping: Mapped<'a>,
+    mapping: Arc<Mapping>,
+    /// The buffer's bytes in the mapping.
+    own: Range<u64>,
 }
 
-/// The mapping of a view: its own, or that of private memory, which the buffer owns.
-#[derive(Debug)]
-enum Mapped<'a> {
-    Own(Mapping),
-    Buffers(&'a Mapping),
-}
-
-impl Deref for Mapped<'_> {
-    type Target = Mapping;
-
-    fn deref(&self) -> &Mapping {
-        match self {
-            Self::Own(mapping) => mapping,
-            Self::Buffers(mapping) => mapping,
-        }
+impl<'a> View<'a> {
+    fn whole(access: CpuAccess<'a>, mapping: Mapping) -> Self {
+        let own = 0..mapping.len();
+        Self { access: Some(access), mapping: Arc::new(mapping), own }
     }
-}
 
-impl View<'_> {
+    fn private(memory: &Private) -> Self {
+        Self { access: None, mapping: Arc::clone(memory.mapping()), own: memory.own() }
+    }
+
+    fn len(&self) -> u64 {
+        self.own.end - self.own.start
+    }
+
+    fn first(&self) -> *mut u8 {
+        self.mapping.at(self.own.start)
+    }
+
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        check_range(self.mapping.len(), offset, out.len() as u64)?;
+        check_range(self.len(), offset, out.len() as u64)?;
         let (out, len) = (out.as_mut_ptr().cast::<MaybeUninit<u8>>(), out.len());
         // SAFETY: these are the same bytes, and `read` writes only initialised ones.
-        self.mapping.read(offset, unsafe { slice::from_raw_parts_mut(out, len) })
+        self.mapping.read(self.own.start + offset, unsafe { slice::from_raw_parts_mut(out, len) })
     }
 }
 
@@ -90,7 +92,7 @@ macro_rules! common_methods {
     () => {
         /// Length in bytes.
         pub fn len(&self) -> u64 {
-            self.0.mapping.len()
+            self.0.len()
         }
 
         /// Whether the view has no bytes.
@@ -115,12 +117,13 @@ macro_rules! common_methods {
         ///
         /// [`Error::Buffer`](crate::Error::Buffer) as for [`read_at`](Self::read_at).
         pub fn to_vec(&self) -> Result<Vec<u8>> {
-            self.0.mapping.to_vec(0, self.len())
+            self.0.mapping.to_vec(self.0.own.start, self.len())
         }
 
-        /// The address of the first byte, at least page-aligned.
+        /// The address of the first byte, at least page-aligned, except in a part
+        /// ([`Buffer::into_parts`](crate::Buffer::into_parts)).
         pub fn as_ptr(&self) -> *const u8 {
-            self.0.mapping.as_ptr()
+            self.0.first()
         }
 
         /// Borrows the content as a slice.
@@ -146,9 +149,9 @@ macro_rules! common_methods {
     };
 }
 
-impl<'a> Map<'a> {
-    pub(super) fn private(mapping: &'a Mapping) -> Self {
-        Self(View { access: None, mapping: Mapped::Buffers(mapping) })
+impl Map<'_> {
+    pub(super) fn private(memory: &Private) -> Self {
+        Self(View::private(memory))
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -158,9 +161,9 @@ impl<'a> Map<'a> {
     common_methods!();
 }
 
-impl<'a> MapMut<'a> {
-    pub(super) fn private(mapping: &'a Mapping) -> Self {
-        Self(View { access: None, mapping: Mapped::Buffers(mapping) })
+impl MapMut<'_> {
+    pub(super) fn private(memory: &Private) -> Self {
+        Self(View::private(memory))
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -175,8 +178,8 @@ impl<'a> MapMut<'a> {
     ///
     /// As for [`read_at`](Self::read_at).
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        check_range(self.0.mapping.len(), offset, bytes.len() as u64)?;
-        self.0.mapping.write(offset, bytes)
+        check_range(self.0.len(), offset, bytes.len() as u64)?;
+        self.0.mapping.write(self.0.own.start + offset, bytes)
     }
 
     /// Sets `length` bytes from byte `offset` on to `byte`.
@@ -185,13 +188,13 @@ impl<'a> MapMut<'a> {
     ///
     /// As for [`read_at`](Self::read_at).
     pub fn fill_at(&mut self, offset: u64, length: u64, byte: u8) -> Result<()> {
-        check_range(self.0.mapping.len(), offset, length)?;
-        self.0.mapping.fill(offset, length, byte)
+        check_range(self.0.len(), offset, length)?;
+        self.0.mapping.fill(self.0.own.start + offset, length, byte)
     }
 
-    /// The address of the first byte, at least page-aligned.
+    /// The address of the first byte, as [`as_ptr`](Self::as_ptr).
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.mapping.as_ptr()
+        self.0.first()
     }
 
     /// Borrows the content as a mutable slice.

@@ -7,18 +7,19 @@ pub(crate) mod map;
 pub(crate) mod shared;
 
 mod alloc;
+mod private;
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use dmabuf_dio_sys::dmabuf::Access;
 
 use self::dma_buf::DmaBuf;
 use self::map::{Map, MapMut};
+use self::private::Private;
 use self::shared::{Shared, check_range};
 use crate::backend::Refusal;
 use crate::errno::Errno;
@@ -52,7 +53,7 @@ enum Memory {
     Memfd(Shared),
     /// A memfd, and a dma-buf over its pages or why there is none.
     File(Shared, Result<DmaBuf, Refusal>),
-    Private(Arc<Mapping>),
+    Private(Private),
 }
 
 impl Buffer {
@@ -68,7 +69,31 @@ impl Buffer {
 
     pub(crate) fn private(mapping: Arc<Mapping>) -> Self {
         let len = mapping.len();
-        Self::whole(Memory::Private(mapping), len)
+        Self::whole(Memory::Private(Private::new(mapping)), len)
+    }
+
+    /// Splits [`Private`](Kind::Private) memory into buffers of their own, one for each range of bytes of
+    /// this buffer. Each is as long as its range. When it is dropped, its memory is freed, in whole
+    /// pages: a page that several parts have bytes of is freed with the last of them. What lies outside the ranges is
+    /// freed at once. Bytes keep their addresses, so a part may start anywhere in a page; it has no report.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoParts`], and the buffer is dropped: the memory is of another kind or is a part already, or a
+    /// range is empty, overlaps or precedes the one before it, or exceeds the buffer.
+    pub fn into_parts(self, ranges: &[Range<u64>]) -> Result<Vec<Self>> {
+        let ascend = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
+        let fit = ranges.iter().all(|range| range.start < range.end && range.end <= self.len());
+        match self.memory {
+            Memory::Private(memory) if ascend && fit && memory.is_whole() => {
+                let whole = |part: Private| {
+                    let len = part.len();
+                    Self::whole(Memory::Private(part), len)
+                };
+                Ok(memory.split(ranges).into_iter().map(whole).collect())
+            }
+            _ => Err(Error::NoParts),
+        }
     }
 
     pub(crate) fn with_range(mut self, range: Range<u64>) -> Self {
@@ -163,7 +188,7 @@ impl Buffer {
     /// be shorter: [`range`](Self::range).
     pub fn len(&self) -> u64 {
         match &self.memory {
-            Memory::Private(mapping) => mapping.len(),
+            Memory::Private(memory) => memory.len(),
             Memory::DmaBuf(buf) => buf.len(),
             Memory::Memfd(memfd) | Memory::File(memfd, _) => memfd.len(),
         }
@@ -325,7 +350,7 @@ impl Buffer {
     /// [`Error::Buffer`], for example with `ENODEV` if the exporter does not support mapping.
     pub fn map(&self) -> Result<Map<'_>> {
         match &self.memory {
-            Memory::Private(mapping) => Ok(Map::private(mapping)),
+            Memory::Private(memory) => Ok(Map::private(memory)),
             _ => self.shared()?.map(),
         }
     }
@@ -338,7 +363,7 @@ impl Buffer {
     /// [`Error::ReadOnlyBuffer`]; [`Error::Buffer`] as for [`map`](Self::map).
     pub fn map_mut(&mut self) -> Result<MapMut<'_>> {
         match &self.memory {
-            Memory::Private(mapping) => Ok(MapMut::private(mapping)),
+            Memory::Private(memory) => Ok(MapMut::private(memory)),
             _ => self.shared()?.map_shared(),
         }
     }
@@ -353,41 +378,27 @@ impl Buffer {
         self.map()?.read_at(offset, out)
     }
 
-    /// The content of private memory, also while it is [mapped](Self::map). Its address is congruent
-    /// to the offset in the file, modulo the page size.
-    ///
-    /// `None` for other kinds: [`map`](Self::map) gives access to them. Also `None` as long as the
-    /// buffer that [`Loader::load_with`](crate::Loader::load_with) passed on exists.
+    /// The content of private memory; `None` for other kinds, which [`map`](Self::map) gives access
+    /// to. Its address is congruent to the offset in the file, modulo the page size.
     pub fn bytes(&self) -> Option<&[u8]> {
-        let mapping = self.alone()?;
+        let first = self.first()?;
         // SAFETY: the range is memory of this process that lives as long as self. The kernel has
         // finished with it, and it is written only through `&mut self`.
-        Some(unsafe { std::slice::from_raw_parts(self.first(mapping), self.data_len() as usize) })
+        Some(unsafe { std::slice::from_raw_parts(first, self.data_len() as usize) })
     }
 
     /// Like [`bytes`](Self::bytes), for writing.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        let first = self.first(self.alone()?);
+        let first = self.first()?;
         // SAFETY: as in `bytes`.
         Some(unsafe { std::slice::from_raw_parts_mut(first, self.data_len() as usize) })
     }
 
-    /// Private memory without another owner.
-    fn alone(&self) -> Option<&Arc<Mapping>> {
-        let Memory::Private(mapping) = &self.memory else { return None };
-        // All other owners were made before the load ended; views borrow the memory.
-        if Arc::strong_count(mapping) > 1 {
-            return None;
-        }
-        // The count alone is not ordered after writes of former owners.
-        fence(Ordering::Acquire);
-        Some(mapping)
-    }
-
     /// The address of the content in private memory.
-    fn first(&self, mapping: &Mapping) -> *mut u8 {
-        // SAFETY: the range lies in the mapping.
-        unsafe { mapping.as_ptr().add(self.range.start as usize) }
+    fn first(&self) -> Option<*mut u8> {
+        let Memory::Private(memory) = &self.memory else { return None };
+        let offset = memory.own().start + self.range.start;
+        Some(memory.mapping().at(offset))
     }
 
     /// Begins CPU access, for callers that read or write the buffer other than through a view or a
@@ -417,7 +428,7 @@ impl Buffer {
     /// Touches every page of a memfd, which allocates those that it does not have yet.
     pub fn page_sizes(&self) -> Option<PageSizes> {
         match &self.memory {
-            Memory::Private(mapping) => PageSizes::of(mapping),
+            Memory::Private(memory) => PageSizes::of(memory.mapping()),
             _ => self.shared().ok()?.page_sizes(),
         }
     }
@@ -562,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_borrowed_only_from_the_single_owner_of_private_memory() {
+    fn bytes_are_borrowed_from_private_memory_alone() {
         let mut buffer = private();
         buffer.bytes_mut().expect("its own").fill(7);
         assert_eq!(buffer.bytes(), Some(&[7; 100][..]));
@@ -570,15 +581,46 @@ mod tests {
         view.write_at(100, b"x").expect("written");
         drop(view);
         assert_eq!(buffer.bytes().map(|bytes| bytes[0]), Some(b'x'));
-        let view = buffer.map().expect("a view");
-        assert_eq!(buffer.bytes().map(|bytes| bytes[0]), Some(b'x'), "while it is mapped");
-        view.finish().expect("finished");
-        let Memory::Private(mapping) = &buffer.memory else { panic!("private memory") };
-        let other = Buffer::private(Arc::clone(mapping));
-        assert!(buffer.bytes().is_none() && buffer.bytes_mut().is_none());
-        drop(other);
-        assert!(buffer.bytes().is_some());
         assert!(Buffer::memfd(1).expect("memfd").bytes().is_none());
+    }
+
+    #[test]
+    fn parts_are_buffers_of_their_own() {
+        let fresh = || private().with_range(0..8192);
+        let mut whole = fresh();
+        whole.bytes_mut().expect("its own").fill(1);
+        let first = whole.map().expect("a view").as_ptr().addr();
+        let mut parts = whole.into_parts(&[3..5, 5..4096, 8000..8192]).expect("parts");
+        parts[1].bytes_mut().expect("its own").fill(2);
+        let mut view = parts[2].map_mut().expect("a view");
+        assert_eq!((view.len(), view.as_ptr().addr()), (192, first + 8000));
+        view.write_at(191, &[3]).expect("written");
+        assert!(matches!(view.write_at(191, &[3, 3]), Err(Error::RangeBeyondBuffer { .. })));
+        drop(view);
+        assert_eq!(parts[0].bytes(), Some(&[1, 1][..]));
+        assert_eq!(
+            parts[2].bytes().map(|bytes| (bytes.len(), bytes[190], bytes[191])),
+            Some((192, 1, 3))
+        );
+        assert_eq!(
+            (parts[1].len(), parts[1].range(), parts[1].kind()),
+            (4091, 0..4091, Kind::Private)
+        );
+        drop(parts.remove(0));
+        assert!(parts[0].bytes().expect("its own").iter().all(|byte| *byte == 2));
+
+        let wrong = [[0..1, 1..8193], [1..1, 1..2], [0..2, 1..3], [2..3, 0..1]];
+        for wrong in &wrong {
+            assert!(matches!(fresh().into_parts(wrong), Err(Error::NoParts)), "{wrong:?}");
+        }
+        assert!(matches!(
+            parts.remove(0).into_parts(std::slice::from_ref(&(0..1))),
+            Err(Error::NoParts)
+        ));
+        assert!(matches!(
+            Buffer::memfd(5).expect("memfd").into_parts(std::slice::from_ref(&(0..1))),
+            Err(Error::NoParts)
+        ));
     }
 
     #[test]

@@ -213,6 +213,10 @@ pub enum Error {
         reserve: Option<u64>,
     },
 
+    /// The buffer cannot be split as requested: [`Buffer::into_parts`](crate::Buffer::into_parts).
+    #[error("the buffer cannot be split into these parts")]
+    NoParts,
+
     /// The buffer is not a dma-buf.
     #[error("{}", not_a_dma_buf_text(*kind, why.as_deref()))]
     NotADmaBuf {

@@ -71,6 +71,9 @@ impl Error {
             }
             Self::NoMemory { reserve: Some(_), .. } => Hint::RangesOrReserve,
             Self::NoMemory { .. } => Hint::Ranges("free memory"),
+            Self::NoParts => {
+                "split private memory that was loaded, once, into ascending ranges of at least a byte".into()
+            }
             Self::NotABuffer { .. } => {
                 "pass the descriptor of a dma-buf, or one from memfd_create(2)".into()
             }

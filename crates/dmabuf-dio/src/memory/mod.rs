@@ -13,6 +13,7 @@ mod shared;
 use std::alloc::{self, Layout};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 
@@ -342,6 +343,18 @@ impl Mapping {
             }
         }
         self.touch(start, end, write)
+    }
+
+    /// Frees the pages of a range of private memory: they are zero when they are touched again. Memory
+    /// of the allocator stays with it.
+    pub(crate) fn release(&self, pages: Range<u64>) {
+        if pages.is_empty() || matches!(self.origin, Origin::Allocated(_)) {
+            return;
+        }
+        let len = (pages.end.min(self.len()) - pages.start) as usize;
+        // SAFETY: the range lies in the mapping, and the caller owns its content. Where the advice fails,
+        // the memory is freed with the mapping.
+        let _ = unsafe { mm::madvise(self.at(pages.start).cast(), len, Advice::LinuxDontNeed) };
     }
 
     fn touch(&self, start: u64, end: u64, write: bool) -> rustix::io::Result<()> {

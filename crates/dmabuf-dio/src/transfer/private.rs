@@ -12,12 +12,8 @@ use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 
-/// Loads into new memory with the same layout as a buffer. `ready` gets it before anything is read.
-pub(crate) fn load(
-    task: &Task<'_>,
-    layout: Layout,
-    ready: impl FnOnce(Arc<Mapping>),
-) -> Result<(Arc<Mapping>, Transferred)> {
+/// Loads into new memory with the same layout as a buffer.
+pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Transferred)> {
     available::ensure(layout.buffer, Charged::Us)?;
     let (ring, note) =
         match task.needs_ring(layout.buffer).then(|| lend::create(task.depth(), false)) {
@@ -27,7 +23,6 @@ pub(crate) fn load(
         };
     let mapping = Arc::new(Mapping::anonymous(layout.buffer)?);
     mapping.advise(task.options.huge_pages);
-    ready(Arc::clone(&mapping));
     let mut moved = mapped::load(task, ring, &mapping, layout)?;
     moved.notes.extend(note);
     if task.options.huge_pages {

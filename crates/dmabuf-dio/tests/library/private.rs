@@ -2,8 +2,6 @@
 //! Loading into private memory.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{assert_same, bytes, file_of, folder, page};
 use dmabuf_dio::{Backend, CancelToken, Error, Kind, Loader, Mode};
@@ -55,62 +53,6 @@ fn private_ranges_at_odd_offsets_load() {
 }
 
 #[test]
-fn private_memory_is_available_before_it_is_filled() {
-    let folder = folder();
-    for size in [5000, 9_000_001] {
-        let (path, expected) = file_of(&folder, size);
-        let moved = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&moved);
-        let loader = Loader::new(&path)
-            .offset(5)
-            .kind(Kind::Private)
-            .progress(move |progress| told.store(progress.done, Ordering::Relaxed));
-        let mut early = None;
-        let loaded = loader.load_with(|memory| {
-            assert_eq!(moved.load(Ordering::Relaxed), 0, "something was read");
-            early = Some(memory);
-        });
-        let loaded = loaded.expect("load");
-        let memory = early.expect("it was handed out");
-        assert_eq!(moved.load(Ordering::Relaxed), size as u64 - 5);
-        assert_eq!((memory.range(), memory.len()), (loaded.range(), loaded.len()));
-        // Neither can lend what the other may write.
-        assert!(memory.bytes().is_none() && loaded.bytes().is_none());
-        let content = loaded.data_offset() as usize..loaded.range().end as usize;
-        assert_same("the range", &bytes(&loaded)[content.clone()], &expected[5..]);
-        assert_same("the same", &bytes(&memory)[content], &expected[5..]);
-        let address = {
-            let view = loaded.map().expect("a view");
-            // SAFETY: nobody writes the memory while the slice lives.
-            unsafe { view.as_slice() }.as_ptr().addr() + loaded.data_offset() as usize
-        };
-        drop(loaded);
-        let left = memory.bytes().expect("it has one owner");
-        assert_eq!(left.as_ptr().addr(), address);
-        assert_same("what the other owner has", left, &expected[5..]);
-    }
-}
-
-#[test]
-fn private_memory_outlives_a_failed_load() {
-    let folder = folder();
-    let (path, _) = file_of(&folder, 9_000_001);
-    let token = CancelToken::new();
-    let mut early = None;
-    let loader = Loader::new(&path).kind(Kind::Private).cancel(token.clone());
-    let failed = loader.load_with(|memory| {
-        token.cancel();
-        early = Some(memory);
-    });
-    assert!(matches!(failed, Err(Error::Cancelled { .. })), "{failed:?}");
-    let mut memory = early.expect("it was handed out");
-    assert_eq!(memory.data_len(), 9_000_001);
-    // The load has ended: the memory has this owner alone.
-    memory.bytes_mut().expect("its own")[9_000_000] = 7;
-    assert_eq!(memory.bytes().expect("its own")[9_000_000], 7);
-}
-
-#[test]
 fn small_private_memory_has_no_huge_page_note() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
@@ -144,10 +86,9 @@ fn private_load_by_a_backend_is_refused() {
     let (path, _) = file_of(&folder, 100);
     for backend in Backend::ALL {
         let loader = Loader::new(&path).kind(Kind::Private).backend(backend);
-        let mut ready = false;
-        let error = loader.load_with(|_| ready = true).expect_err("there is no backend");
+        let error = loader.load().expect_err("there is no backend");
         let Error::Unavailable { asked, refusals, .. } = &error else { panic!("{error}") };
-        assert_eq!((*asked, refusals.len(), ready), (Some(backend), 1, false));
+        assert_eq!((*asked, refusals.len()), (Some(backend), 1));
         assert_eq!(refusals[0].remedy.as_deref(), Some("leave the backend out"), "{backend}");
         // Transfers that create no buffer ignore the kind.
         if backend == Backend::Memfd {

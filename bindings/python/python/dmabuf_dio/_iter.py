@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# pyright: reportPrivateUsage=false
+"""Tensors of a model, one after the other, as the disk delivers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._native import Model, _Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from os import PathLike
+    from typing import Literal
+
+    from ._native import Tensor
+
+
+def iter_tensors(
+    path: str | bytes | PathLike[str] | PathLike[bytes] | Model,
+    *,
+    only: Iterable[str] | None = None,
+    window: int | None = None,
+    order: Literal["file", "given"] = "file",
+) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a model, or those named by `only`: name and tensor, which has writable memory of its own, freed with it.
+
+    Those that follow are read ahead: at most `window` bytes, or one tensor; by default chosen from the speed of the disk
+    and the free memory. `order`: that of the files, which is the fastest, or the one `given` by `only`.
+
+    Raises KeyError for a name that the model does not have, and what a load raises.
+    """
+    model = path if isinstance(path, Model) else Model(path)
+    position = {name: number for number, name in enumerate(model.keys())}
+    if order not in ("file", "given"):
+        raise ValueError(f'order "{order}" is invalid: choose "file" or "given"')
+    if only is None:
+        numbers = list(position.values())
+    else:
+        numbers = [position[name] for name in dict.fromkeys(only)]
+        if order == "file":
+            numbers.sort()
+    return _tensors(_Reader(model, window), numbers)
+
+
+def _tensors(reader: _Reader, numbers: list[int]) -> Iterator[tuple[str, Tensor]]:
+    wanted = reader.want(numbers)
+    for number in numbers:
+        tensor = reader.tensor(number)
+        yield tensor.name, tensor
+        # Nobody may need it while the next is read.
+        del tensor
+    del wanted

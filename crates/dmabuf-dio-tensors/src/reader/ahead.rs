@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which tensors are read before they are requested, and which are kept until they are.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::report::ReaderReport;
+use super::window::Window;
+use crate::settings::GAP;
+use crate::tensor::Tensor;
+
+/// Requests may be this many tensors apart and still follow the order of the files: threads
+/// overtake each other.
+const NEAR: usize = 16;
+/// After so many bytes in order it pays to read ahead, without being told what will be requested.
+pub(super) const WORTH_A_LOAD: u64 = 4 << 20;
+
+/// Bytes of a read that is waited for: the rest is read ahead.
+const NOW: u64 = 8 << 20;
+
+/// Tensors that are read together: neighbours in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) tensors: Vec<usize>,
+    pub(super) file: usize,
+    pub(super) range: Range<u64>,
+}
+
+/// Tensors that were read or are being read, and what was requested so far. `B`: the memory of a tensor.
+#[derive(Debug)]
+pub(super) struct Ahead<B> {
+    places: HashMap<usize, Place<B>>,
+    /// Bytes of the tensors in `places`.
+    held: u64,
+    /// How often each tensor was announced, until it is requested.
+    wanted: HashMap<usize, u32>,
+    /// The tensor after the last one that was requested in order.
+    next: usize,
+    /// The tensors from `next` to this one are in `places`, or need not be read.
+    planned: usize,
+    /// Bytes that were requested in order.
+    row: u64,
+    pub(super) window: Window,
+    pub(super) report: ReaderReport,
+}
+
+#[derive(Debug)]
+enum Place<B> {
+    Reading,
+    /// With the number of the read, which says what is oldest.
+    Read(B, u64),
+}
+
+/// Where a tensor is that is requested.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found<B> {
+    Read(B),
+    /// A read that is under way brings it.
+    Reading,
+    Absent,
+}
+
+impl<B> Ahead<B> {
+    pub(super) fn new(window: Window) -> Self {
+        Self {
+            places: HashMap::new(),
+            held: 0,
+            wanted: HashMap::new(),
+            next: 0,
+            planned: 0,
+            row: 0,
+            window,
+            report: ReaderReport::default(),
+        }
+    }
+
+    /// Tensors will be requested: they may be read ahead at once.
+    pub(super) fn want(&mut self, number: usize) {
+        *self.wanted.entry(number).or_default() += 1;
+    }
+
+    /// One who announced a tensor will not request it any more.
+    pub(super) fn forget(&mut self, number: usize) {
+        if let Some(count) = self.wanted.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                self.wanted.remove(&number);
+            }
+        }
+    }
+
+    /// Notes that a tensor is requested.
+    pub(super) fn request(&mut self, tensors: &[Tensor], number: usize) {
+        let len = tensors[number].len();
+        if self.follows(number).is_some() {
+            self.row = self.row.saturating_add(len);
+            self.next = self.next.max(number + 1);
+        } else {
+            (self.row, self.next) = (len, number + 1);
+            self.planned = self.next;
+        }
+        self.planned = self.planned.max(self.next);
+        if self.wanted.remove(&number).is_some() {
+            // Tensors that nobody announced are not read because others were.
+            self.row = 0;
+        }
+        self.report.requested += len;
+    }
+
+    /// Whether a tensor follows those requested: their bytes.
+    pub(super) fn follows(&self, number: usize) -> Option<u64> {
+        (number.abs_diff(self.next) <= NEAR).then_some(self.row)
+    }
+
+    /// Whether a tensor was read, or is being read.
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.places.contains_key(&number)
+    }
+
+    pub(super) fn take(&mut self, tensors: &[Tensor], number: usize) -> Found<B> {
+        match self.places.get(&number) {
+            None => Found::Absent,
+            Some(Place::Reading) => Found::Reading,
+            Some(Place::Read(..)) => match self.remove(tensors, number) {
+                Some(buffer) => Found::Read(buffer),
+                None => Found::Absent,
+            },
+        }
+    }
+
+    fn remove(&mut self, tensors: &[Tensor], number: usize) -> Option<B> {
+        let place = self.places.remove(&number)?;
+        self.held -= tensors[number].len();
+        match place {
+            Place::Read(buffer, _) => Some(buffer),
+            Place::Reading => None,
+        }
+    }
+
+    /// A read of a tensor that is requested and is not there, and unless `alone` of those that follow it.
+    pub(super) fn now(&mut self, tensors: &[Tensor], number: usize, alone: bool) -> Segment {
+        // Those after one that was overtaken may have been requested, too.
+        let is_late = self.wanted.is_empty() && number + 1 < self.next;
+        let room = if alone || is_late { 0 } else { self.limit().min(NOW) };
+        let segment = self.segment(tensors, number, room);
+        self.begin(tensors, &segment);
+        segment
+    }
+
+    /// The next read ahead, if there is room for one.
+    pub(super) fn more(&mut self, tensors: &[Tensor]) -> Option<Segment> {
+        let limit = self.limit();
+        if limit == 0 {
+            return None;
+        }
+        let first = (self.planned..tensors.len()).find(|&number| self.is_missing(tensors, number));
+        let Some(first) = first else {
+            self.planned = tensors.len();
+            return None;
+        };
+        self.planned = first;
+        let step = self.window.step();
+        // Not for every few bytes that become free.
+        let least = tensors[first].len().max(step.min(limit / 2));
+        if self.held > 0 && self.held + least > limit {
+            self.drop_stale(tensors, limit.saturating_sub(least));
+        }
+        if self.held > 0 && self.held + least > limit {
+            return None;
+        }
+        // A tensor beyond the bound is read ahead alone.
+        let room = limit.saturating_sub(self.held).min(step);
+        let segment = self.segment(tensors, first, room);
+        self.begin(tensors, &segment);
+        Some(segment)
+    }
+
+    /// The bytes that may be in memory before they are requested.
+    fn limit(&self) -> u64 {
+        let window = self.window.bytes();
+        if !self.wanted.is_empty() {
+            return window;
+        }
+        let in_vain = self.report.dropped > self.report.requested / 2;
+        if self.row < WORTH_A_LOAD || in_vain { 0 } else { self.row.min(window) }
+    }
+
+    /// Whether a tensor has to be read for one who may request it.
+    fn is_missing(&self, tensors: &[Tensor], number: usize) -> bool {
+        let is_wanted = self.wanted.is_empty() || self.wanted.contains_key(&number);
+        is_wanted && !tensors[number].is_empty() && !self.has(number)
+    }
+
+    /// The tensor `first` and those after it, up to `room` bytes.
+    fn segment(&self, tensors: &[Tensor], first: usize, room: u64) -> Segment {
+        let start = &tensors[first];
+        let mut segment =
+            Segment { tensors: vec![first], file: start.file, range: start.range.clone() };
+        for (number, tensor) in tensors.iter().enumerate().skip(first + 1) {
+            let gap = tensor.range.start.saturating_sub(segment.range.end);
+            let len = tensor.range.end.saturating_sub(segment.range.start);
+            if tensor.file != segment.file || gap > GAP || len > room {
+                break;
+            }
+            if self.is_missing(tensors, number) {
+                segment.tensors.push(number);
+                segment.range.end = tensor.range.end;
+            } else if self.has(number) {
+                break;
+            }
+        }
+        segment
+    }
+
+    fn begin(&mut self, tensors: &[Tensor], segment: &Segment) {
+        for &number in &segment.tensors {
+            self.places.insert(number, Place::Reading);
+            self.held += tensors[number].len();
+        }
+        self.report.reads += 1;
+        self.report.read += segment.range.end - segment.range.start;
+    }
+
+    /// A read has ended, with the memory of its tensors.
+    pub(super) fn arrived(&mut self, segment: &Segment, buffers: impl IntoIterator<Item = B>) {
+        let age = self.report.reads;
+        for (&number, buffer) in segment.tensors.iter().zip(buffers) {
+            self.places.insert(number, Place::Read(buffer, age));
+        }
+    }
+
+    /// A read has failed, or was not begun.
+    pub(super) fn failed(&mut self, tensors: &[Tensor], segment: &Segment) {
+        for &number in &segment.tensors {
+            drop(self.remove(tensors, number));
+            self.planned = self.planned.min(number).max(self.next);
+        }
+        self.report.read -= segment.range.end - segment.range.start;
+    }
+
+    /// Drops tensors that were read and are not about to be requested, the oldest first, until those
+    /// in memory have at most `target` bytes.
+    fn drop_stale(&mut self, tensors: &[Tensor], target: u64) {
+        let soon = self.next.saturating_sub(NEAR)..self.planned;
+        let stale = self.places.iter().filter_map(|(&number, place)| match place {
+            Place::Read(_, age) if !soon.contains(&number) => Some((*age, number)),
+            _ => None,
+        });
+        let mut stale: Vec<_> = stale.collect();
+        stale.sort_unstable();
+        for (_, number) in stale {
+            if self.held <= target {
+                break;
+            }
+            drop(self.remove(tensors, number));
+            self.report.dropped += tensors[number].len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::byte_order::ByteOrder;
+    use crate::dtype::Dtype;
+
+    const MIB: u64 = 1 << 20;
+
+    fn model(lens: &[u64]) -> Vec<Tensor> {
+        let mut at = 0;
+        let tensor = |len: &u64| {
+            let range = at..at + len;
+            at += len;
+            let (dtype, byte_order) = (Dtype::U8, ByteOrder::Little);
+            Tensor { name: String::new(), dtype, shape: vec![*len], file: 0, range, byte_order }
+        };
+        lens.iter().map(tensor).collect()
+    }
+
+    fn ahead(window: u64) -> Ahead<()> {
+        Ahead::new(Window::new(Some(window)))
+    }
+
+    /// Requests a tensor as a reader does, with reads that end at once. Returns what was read.
+    fn get(ahead: &mut Ahead<()>, tensors: &[Tensor], number: usize) -> Vec<Vec<usize>> {
+        let mut read = Vec::new();
+        ahead.request(tensors, number);
+        if ahead.take(tensors, number) == Found::Absent {
+            let segment = ahead.now(tensors, number, false);
+            ahead.arrived(&segment, segment.tensors.iter().map(drop));
+            assert_eq!(ahead.take(tensors, number), Found::Read(()));
+            read.push(segment.tensors);
+        }
+        while let Some(segment) = ahead.more(tensors) {
+            ahead.arrived(&segment, segment.tensors.iter().map(drop));
+            read.push(segment.tensors);
+        }
+        read
+    }
+
+    #[test]
+    fn requests_in_order_are_read_ahead_as_many_bytes_as_were_used() {
+        let tensors = model(&[MIB; 64]);
+        let mut ahead = ahead(16 * MIB);
+        let mut read = 0;
+        for number in 0..64 {
+            read += get(&mut ahead, &tensors, number).concat().len();
+            assert!(read <= 2 * (number + 1), "{read} read for {}", number + 1);
+            assert!(ahead.held <= 16 * MIB);
+        }
+        assert_eq!((read, ahead.held, ahead.report.dropped), (64, 0, 0));
+        assert!(ahead.report.reads < 30, "{} reads", ahead.report.reads);
+    }
+
+    #[test]
+    fn requests_out_of_order_are_read_alone() {
+        let tensors = model(&[8 * MIB; 100]);
+        let mut ahead = ahead(64 * MIB);
+        for number in [90, 20, 70, 40, 0] {
+            // The first bytes of a row are worth a read ahead, which later ones must not be.
+            let read = get(&mut ahead, &tensors, number);
+            assert_eq!(read[0][0], number);
+        }
+        assert!(ahead.report.read <= 2 * ahead.report.requested, "{:?}", ahead.report);
+    }
+
+    #[test]
+    fn skipping_program_reads_at_most_a_few_times_what_it_uses() {
+        let tensors = model(&[MIB; 1600]);
+        let mut ahead = ahead(64 * MIB);
+        for number in (0..1600).step_by(16) {
+            get(&mut ahead, &tensors, number);
+        }
+        let ReaderReport { requested, read, .. } = ahead.report;
+        assert!(read <= 2 * requested + 64 * MIB, "{:?}", ahead.report);
+    }
+
+    #[test]
+    fn announced_tensors_alone_are_read_at_once_within_the_window() {
+        let tensors = model(&[MIB; 40]);
+        let mut ahead = ahead(16 * MIB);
+        for number in (0..40).filter(|number| number % 2 == 0) {
+            ahead.want(number);
+        }
+        let read = get(&mut ahead, &tensors, 0).concat();
+        assert!(read.iter().all(|number| number % 2 == 0), "{read:?}");
+        assert!(read.len() > 8 && ahead.held <= 16 * MIB, "{read:?}");
+        for number in (2..40).step_by(2) {
+            get(&mut ahead, &tensors, number);
+        }
+        assert_eq!((ahead.held, ahead.report.dropped), (0, 0));
+        assert_eq!(ahead.report.requested, 20 * MIB);
+        // Nothing else is announced, so nothing is read.
+        assert_eq!(ahead.more(&tensors), None);
+        ahead.want(1);
+        ahead.want(1);
+        ahead.forget(1);
+        ahead.forget(1);
+        ahead.forget(1);
+        assert_eq!(ahead.more(&tensors), None);
+    }
+
+    #[test]
+    fn overtaking_threads_follow_the_order() {
+        let tensors = model(&[MIB; 64]);
+        let mut ahead = ahead(16 * MIB);
+        for four in (0..64).step_by(4) {
+            for number in [four + 2, four, four + 3, four + 1] {
+                get(&mut ahead, &tensors, number);
+            }
+        }
+        assert_eq!((ahead.held, ahead.report.dropped), (0, 0));
+        assert_eq!(ahead.report.read, 64 * MIB);
+    }
+
+    #[test]
+    fn tensor_beyond_the_window_is_read_alone() {
+        let tensors = model(&[MIB, 100 * MIB, MIB, MIB]);
+        let mut ahead = ahead(8 * MIB);
+        (0..4).for_each(|number| ahead.want(number));
+        let read: Vec<_> = (0..4).flat_map(|number| get(&mut ahead, &tensors, number)).collect();
+        assert!(read.contains(&vec![1]), "{read:?}");
+        assert_eq!((ahead.held, ahead.report.read), (0, 103 * MIB));
+    }
+
+    #[test]
+    fn stale_tensors_make_room() {
+        let tensors = model(&[MIB; 400]);
+        let mut ahead = ahead(16 * MIB);
+        (0..400).for_each(|number| ahead.want(number));
+        for start in [0, 100, 200, 300] {
+            for number in start..start + 40 {
+                get(&mut ahead, &tensors, number);
+                assert!(ahead.held <= 16 * MIB);
+            }
+        }
+        let ReaderReport { requested, read, .. } = ahead.report;
+        assert!(read <= requested + 4 * 16 * MIB && read > requested, "{:?}", ahead.report);
+    }
+
+    #[test]
+    fn failed_read_leaves_nothing() {
+        let tensors = model(&[MIB; 8]);
+        let mut ahead = ahead(16 * MIB);
+        (0..8).for_each(|number| ahead.want(number));
+        ahead.request(&tensors, 0);
+        let segment = ahead.now(&tensors, 0, false);
+        assert_eq!(ahead.take(&tensors, 0), Found::Reading);
+        ahead.failed(&tensors, &segment);
+        assert_eq!(ahead.take(&tensors, 0), Found::Absent);
+        assert_eq!((ahead.held, ahead.report.read), (0, 0));
+        assert_eq!(ahead.more(&tensors).map(|segment| segment.tensors[0]), Some(1));
+    }
+}
