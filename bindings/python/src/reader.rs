@@ -30,6 +30,9 @@ const ALONE: u64 = 64 << 10;
 /// Less is copied rather than mapped, which takes two system calls and a fault.
 const WORTH_A_MAPPING: u64 = 64 << 10;
 
+/// Less is copied out of the memory that it was loaded into with others.
+const WORTH_A_BUFFER: u64 = 64 << 10;
+
 /// Reads tensors of a model, and reads ahead: `dmabuf_dio_tensors::Reader`.
 #[pyclass(module = "dmabuf_dio", name = "_Reader", frozen, weakref)]
 #[derive(Debug)]
@@ -80,18 +83,27 @@ impl Reader {
         Ok(read.map(Bound::into_any))
     }
 
-    /// Makes a call that blocks, and the memory that comes of it.
-    fn load<'py>(
+    /// The memory of a tensor, which may have to be waited for.
+    fn loaded(&self, py: Python<'_>, number: usize) -> PyResult<Option<dmabuf_dio::Buffer>> {
+        let ready = self.shared().get_ready(number).map_err(|error| raise_tensors(py, &error))?;
+        match ready {
+            Some(ready) => Ok(ready),
+            None => self.load(py, move |shared, cancel| shared.get(number, cancel)),
+        }
+    }
+
+    /// Makes a call that blocks.
+    fn load(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         load: impl FnOnce(&Shared, &CancelToken) -> Result<Option<dmabuf_dio::Buffer>, Error>
         + Send
         + 'static,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Option<dmabuf_dio::Buffer>> {
         let shared = self.shared();
         let loaded =
             run::call(py, &Watch::default(), move |control| load(&shared, &control.cancel));
-        memory(py, loaded?.map_err(|error| raise_tensors(py, &error))?)
+        loaded?.map_err(|error| raise_tensors(py, &error))
     }
 }
 
@@ -129,24 +141,28 @@ impl Reader {
             }
         }
         drop(shared);
-        Ok((info, self.take(py, number)?))
+        Ok((info, memory(py, self.loaded(py, number)?)?))
     }
 
-    /// The bytes of a tensor, by a load.
-    fn take<'py>(&self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyAny>> {
-        let ready = self.shared().get_ready(number).map_err(|error| raise_tensors(py, &error))?;
-        match ready {
-            Some(ready) => memory(py, ready),
-            None => self.load(py, move |shared, cancel| shared.get(number, cancel)),
-        }
+    /// The same, by a load.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        number: usize,
+    ) -> PyResult<(Py<TensorInfo>, Bound<'py, PyAny>)> {
+        let loaded = self.loaded(py, number)?;
+        Ok((TensorInfo::of(py, self.tensor_of(number)?)?, memory(py, loaded)?))
     }
 
     /// A tensor that was loaded into memory of its own.
     fn tensor(&self, py: Python<'_>, number: usize) -> PyResult<Py<crate::tensor::Tensor>> {
+        let buffer = match self.loaded(py, number)? {
+            Some(loaded) => Some(Py::new(py, Buffer::new(Content::loaded(loaded, true), None))?),
+            None => None,
+        };
         let mut view = View::from(self.tensor_of(number)?);
-        let memory = self.take(py, number)?.cast_into::<Buffer>().ok();
-        view.buffer = memory.as_ref().map(|_| 0);
-        crate::tensor::Tensor::new(py, Arc::new(view), memory.map(Bound::unbind))
+        view.buffer = buffer.as_ref().map(|_| 0);
+        crate::tensor::Tensor::new(py, Arc::new(view), buffer)
     }
 
     /// Bytes of a tensor, from `start` to `end`, which nothing else refers to.
@@ -162,7 +178,9 @@ impl Reader {
         if let Some(found) = self.at_hand(py, tensor, start..end, (WORTH_A_LOAD, true, maps))? {
             return Ok(found);
         }
-        self.load(py, move |shared, cancel| shared.part(number, start..end, cancel))
+        let part =
+            move |shared: &Shared, cancel: &CancelToken| shared.part(number, start..end, cancel);
+        memory(py, self.load(py, part)?)
     }
 
     /// Announces tensors, as long as the result exists.
@@ -218,13 +236,14 @@ fn made(model: &Arc<Model>, window: Option<u64>) -> Shared {
     Shared::with(Arc::clone(model), window, &dmabuf_dio::Options::default())
 }
 
-/// Memory that was loaded; without bytes, an array without any.
+/// Memory that was loaded. Few bytes are copied: an array of them takes less than a buffer and its views.
 fn memory(py: Python<'_>, loaded: Option<dmabuf_dio::Buffer>) -> PyResult<Bound<'_, PyAny>> {
-    match loaded {
-        Some(buffer) => {
+    let Some(buffer) = loaded else { return Ok(PyByteArray::new(py, &[]).into_any()) };
+    match buffer.bytes() {
+        Some(bytes) if buffer.len() < WORTH_A_BUFFER => Ok(PyByteArray::new(py, bytes).into_any()),
+        _ => {
             let buffer = Buffer::new(Content::loaded(buffer, true), None);
             Ok(Bound::new(py, buffer)?.into_any())
         }
-        None => Ok(PyByteArray::new(py, &[]).into_any()),
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{Gguf, Sample, folder, safetensors, write};
-use dmabuf_dio::{Backend, Buffer, CancelToken, DmaBuf, Kind};
+use dmabuf_dio::{Backend, CancelToken, DmaBuf, Kind};
 use dmabuf_dio_tensors::{Dtype, Error, Loaded, Model, Progress};
 
 /// `count` tensors of 20,000 bytes and something.

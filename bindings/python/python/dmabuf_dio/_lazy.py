@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Union
 from ._native import _Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ._native import Buffer, Model, TensorInfo, _Mapped, _Wanted
 
@@ -37,9 +37,13 @@ class Lazy:
         """A tensor and its memory. Raises KeyError."""
         return self.reader.get(self._position[name], self._maps)
 
-    def take(self, name: str) -> Memory:
-        """The memory of a tensor, loaded even if the page cache has it. Raises KeyError."""
-        return self.reader.take(self._position[name])
+    def all(self) -> Iterator[tuple[TensorInfo, Memory]]:
+        """All tensors in the order of the files, loaded even if the page cache has them."""
+        numbers = list(self._position.values())
+        wanted = self.reader.want(numbers)
+        for number in numbers:
+            yield self.reader.take(number)
+        del wanted
 
     def sliced(self, name: str, info: TensorInfo, rows: tuple[int, int]) -> tuple[Memory, bool]:
         """Memory that has these rows of a tensor, and whether it has no others."""

@@ -95,12 +95,7 @@ class safe_open:
 
     def get_tensors(self, /) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
-        file = self._opened()
-        names = file.model.keys()
-        wanted = file.want(names)
-        tensors = {name: self._made(file.info(name), file.take(name)) for name in names}
-        del wanted
-        return tensors
+        return {info.name: self._made(info, memory) for info, memory in self._opened().all()}
 
     def _made(self, info: TensorInfo, memory: Memory) -> Any:
         try:

@@ -11,7 +11,9 @@ use crate::tensor::Tensor;
 
 /// Requests may be this many tensors apart and still follow the order of the files: threads
 /// overtake each other.
-const NEAR: usize = 16;
+const NEAR: usize = 8;
+/// Requests in a row that are no accident.
+const STREAK: u32 = 2;
 /// After so many bytes in order it pays to read ahead, without being told what will be requested.
 pub(super) const WORTH_A_LOAD: u64 = 4 << 20;
 
@@ -38,8 +40,9 @@ pub(super) struct Ahead<B> {
     next: usize,
     /// The tensors from `next` to this one are in `places`, or need not be read.
     planned: usize,
-    /// Bytes that were requested in order.
+    /// Bytes that were requested in order, and how often one followed the one before.
     row: u64,
+    streak: u32,
     pub(super) window: Window,
     pub(super) report: ReaderReport,
 }
@@ -69,6 +72,7 @@ impl<B> Ahead<B> {
             next: 0,
             planned: 0,
             row: 0,
+            streak: 0,
             window,
             report: ReaderReport::default(),
         }
@@ -94,15 +98,16 @@ impl<B> Ahead<B> {
         let len = tensors[number].len();
         if self.follows(number).is_some() {
             self.row = self.row.saturating_add(len);
+            self.streak = self.streak.saturating_add(1);
             self.next = self.next.max(number + 1);
         } else {
-            (self.row, self.next) = (len, number + 1);
+            (self.row, self.streak, self.next) = (len, 0, number + 1);
             self.planned = self.next;
         }
         self.planned = self.planned.max(self.next);
         if self.wanted.remove(&number).is_some() {
             // Tensors that nobody announced are not read because others were.
-            self.row = 0;
+            (self.row, self.streak) = (0, 0);
         }
         self.report.requested += len;
     }
@@ -182,7 +187,8 @@ impl<B> Ahead<B> {
             return window;
         }
         let in_vain = self.report.dropped > self.report.requested / 2;
-        if self.row < WORTH_A_LOAD || in_vain { 0 } else { self.row.min(window) }
+        let in_order = self.row >= WORTH_A_LOAD && self.streak >= STREAK;
+        if !in_order || in_vain { 0 } else { self.row.min(window) }
     }
 
     /// Whether a tensor has to be read for one who may request it.
@@ -328,7 +334,7 @@ mod tests {
     fn skipping_program_reads_at_most_a_few_times_what_it_uses() {
         let tensors = model(&[MIB; 1600]);
         let mut ahead = ahead(64 * MIB);
-        for number in (0..1600).step_by(16) {
+        for number in (0..1600).step_by(NEAR) {
             get(&mut ahead, &tensors, number);
         }
         let ReaderReport { requested, read, .. } = ahead.report;

@@ -27,8 +27,19 @@ struct Part {
 #[derive(Debug)]
 struct Parts {
     ranges: Vec<Range<u64>>,
-    lives: Mutex<Vec<bool>>,
+    states: Mutex<Vec<State>>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Lives,
+    /// Dropped, with memory that is not freed yet.
+    Waits,
+    Freed,
+}
+
+/// Less than this is not freed by itself: each time is a system call, and may split a huge page.
+const WORTH_FREEING: u64 = 256 << 10;
 
 impl Private {
     pub(super) fn new(mapping: Arc<Mapping>) -> Self {
@@ -56,7 +67,8 @@ impl Private {
     /// Parts of memory that is whole: disjoint ranges of it in ascending order, none of them empty.
     /// Memory outside them is freed here, that of a part when the part is dropped, in whole pages.
     pub(super) fn split(self, ranges: &[Range<u64>]) -> Vec<Self> {
-        let parts = Parts { ranges: ranges.to_vec(), lives: Mutex::new(vec![true; ranges.len()]) };
+        let parts =
+            Parts { ranges: ranges.to_vec(), states: Mutex::new(vec![State::Lives; ranges.len()]) };
         let ends = ranges.iter().map(|range| range.end);
         let starts = ranges.iter().map(|range| range.start);
         for (from, to) in std::iter::once(0).chain(ends).zip(starts.chain([self.mapping.len()])) {
@@ -82,27 +94,27 @@ impl Drop for Private {
 }
 
 impl Parts {
-    /// Notes that a part is gone: the pages that no other part needs.
+    /// Notes that a part is gone. Returns the pages to free: its own, and those of gone parts beside it.
     fn end(&self, number: usize) -> Range<u64> {
-        let own = &self.ranges[number];
-        let (mut first, mut last) = (down(own.start), up(own.end));
-        let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        lives[number] = false;
-        // Small parts may share the first page and the last one with this.
-        for other in (0..number).rev().take_while(|&other| self.ranges[other].end > first) {
-            if lives[other] {
-                first = up(own.start);
-                break;
-            }
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states[number] = State::Waits;
+        let waits = |part: &usize| states[*part] == State::Waits;
+        let first = (0..number).rev().take_while(waits).last().unwrap_or(number);
+        let last = (number..states.len()).take_while(waits).last().unwrap_or(number);
+        let run = self.ranges[first].start..self.ranges[last].end;
+        if run.end - run.start < WORTH_FREEING {
+            return 0..0;
         }
-        for other in (number + 1..lives.len()).take_while(|&other| self.ranges[other].start < last)
-        {
-            if lives[other] {
-                last = down(own.end);
-                break;
-            }
-        }
-        first..last
+        // Pages at the ends may have bytes of others.
+        let is_used = |part: usize| states[part] == State::Lives;
+        let pages = down(run.start)..up(run.end);
+        let mut before = (0..first).rev().take_while(|&part| self.ranges[part].end > pages.start);
+        let start = if before.any(is_used) { up(run.start) } else { pages.start };
+        let mut behind =
+            (last + 1..states.len()).take_while(|&part| self.ranges[part].start < pages.end);
+        let end = if behind.any(is_used) { down(run.end) } else { pages.end };
+        states[first..=last].fill(State::Freed);
+        start..end
     }
 }
 
@@ -140,27 +152,59 @@ mod tests {
 
     #[test]
     fn pages_are_freed_with_the_last_part_in_them() {
-        let (page, whole) = (page_size(), memory(8));
+        let page = page_size();
+        // Large enough to be freed alone
+        let large = WORTH_FREEING.next_multiple_of(page);
+        let whole = memory(6 + 3 * large / page);
         let mapping = Arc::clone(&whole.mapping);
+        let all = |ranges: &[Range<u64>]| ranges.iter().cloned().flatten().collect::<Vec<_>>();
+        let pages = large / page;
         let bounds = [
             page + 100..page + 200,
-            page + 200..3 * page + 1,
-            3 * page + 1..3 * page + 2,
-            3 * page + 2..5 * page,
-            6 * page..7 * page,
+            page + 200..large + page + 300,
+            large + page + 300..2 * large + 2 * page,
+            2 * large + 3 * page..2 * large + 3 * page + 1,
+            2 * large + 4 * page..3 * large + 4 * page,
         ];
-        let parts = whole.split(&bounds);
-        let mut parts: Vec<_> = parts.into_iter().map(Some).collect();
-        assert_eq!(resident(&mapping), [1, 2, 3, 4, 6]);
+        let mut parts: Vec<_> = whole.split(&bounds).into_iter().map(Some).collect();
+        // The pages that no part has bytes in are free.
+        let (third, fourth) = (2 * pages + 3, 2 * pages + 4);
+        assert_eq!(
+            resident(&mapping),
+            all(&[1..2 * pages + 2, third..third + 1, fourth..fourth + pages])
+        );
         parts[1] = None;
-        assert_eq!(resident(&mapping), [1, 3, 4, 6]);
-        parts[0] = None;
-        assert_eq!(resident(&mapping), [3, 4, 6]);
+        let shared = [1..2, pages + 1..2 * pages + 2];
+        assert_eq!(
+            resident(&mapping),
+            all(&[&shared[..], &[third..third + 1, fourth..fourth + pages]].concat())
+        );
+        // Its page is not worth a call, until its neighbour goes.
         parts[3] = None;
-        assert_eq!(resident(&mapping), [3, 6]);
+        assert_eq!(
+            resident(&mapping),
+            all(&[&shared[..], &[third..third + 1, fourth..fourth + pages]].concat())
+        );
         parts[2] = None;
-        assert_eq!(resident(&mapping), [6]);
+        assert_eq!(resident(&mapping), all(&[1..2, fourth..fourth + pages]));
         let last = parts[4].as_ref().expect("a part");
         assert_eq!(last.mapping.to_vec(last.own.start, 3).expect("read"), [7, 7, 7]);
+        parts[4] = None;
+        assert_eq!(resident(&mapping), [1]);
+    }
+
+    #[test]
+    fn small_parts_are_freed_together() {
+        let whole = memory(1);
+        let mapping = Arc::clone(&whole.mapping);
+        let size = 1000;
+        let count = 3 * WORTH_FREEING / size;
+        let bounds: Vec<_> = (0..count).map(|part| part * size..(part + 1) * size).collect();
+        let mut parts = whole.split(&bounds);
+        let kept = parts.remove(count as usize / 2);
+        drop(parts);
+        let left = resident(&mapping);
+        assert!(left.contains(&(kept.own.start / page_size())));
+        assert!((left.len() as u64) * page_size() < WORTH_FREEING + 2 * page_size(), "{left:?}");
     }
 }
