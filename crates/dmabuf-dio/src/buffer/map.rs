@@ -11,6 +11,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::slice;
+use std::sync::Arc;
 
 use super::cpu_access::CpuAccess;
 use super::private::Private;
@@ -43,7 +44,7 @@ impl Shared {
         self.map_shared()
     }
 
-    /// Like `map_mut`, for callers that promise to write no range that others use.
+    /// The same, for callers that promise to write no range that others use.
     pub(crate) fn map_shared(&self) -> Result<MapMut<'_>> {
         if !self.is_writable() {
             return Err(Error::ReadOnlyBuffer);

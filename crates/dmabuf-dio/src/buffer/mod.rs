@@ -581,6 +581,9 @@ mod tests {
         view.write_at(100, b"x").expect("written");
         drop(view);
         assert_eq!(buffer.bytes().map(|bytes| bytes[0]), Some(b'x'));
+        let view = buffer.map().expect("a view");
+        assert_eq!(buffer.bytes().map(|bytes| bytes[0]), Some(b'x'), "while it is mapped");
+        view.finish().expect("finished");
         assert!(Buffer::memfd(1).expect("memfd").bytes().is_none());
     }
 

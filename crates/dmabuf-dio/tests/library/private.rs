@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::common::{assert_same, bytes, file_of, folder, page};
+use crate::common::{assert_same, file_of, folder, page};
 use dmabuf_dio::{Backend, CancelToken, Error, Kind, Loader, Mode};
 
 #[test]
