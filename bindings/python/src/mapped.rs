@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A range of a file, mapped: what its user changes is copied, and nobody else sees it.
 //!
-//! As with safetensors, the file must not be truncated meanwhile: reading what is gone raises `SIGBUS`.
+//! As with safetensors, the file must not be truncated meanwhile: reading what is gone raises
+//! `SIGBUS`.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -24,7 +25,8 @@ pub(crate) struct Mapped {
     before: usize,
 }
 
-// SAFETY: memory of the process, which only Python's views refer to; they outlive no reference to the object.
+// SAFETY: memory of the process, which only Python's views refer to; they outlive no reference to
+// the object.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -80,7 +82,8 @@ impl Mapped {
     ) -> PyResult<()> {
         let own = slf.get();
         let (first, len) = (own.first.as_ptr().cast(), own.len as ffi::Py_ssize_t);
-        // SAFETY: the arguments are those of the protocol; the view refers to the object, which has the memory.
+        // SAFETY: the arguments are those of the protocol; the view refers to the object, which has
+        // the memory.
         match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), first, len, 0, flags) } {
             0 => Ok(()),
             _ => Err(PyErr::fetch(slf.py())),
@@ -90,7 +93,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the address and the size are those of the mapping, which nothing refers to any more.
+        // SAFETY: the address and the size are those of the mapping, which nothing refers to any
+        // more.
         unsafe {
             let base = self.first.as_ptr().sub(self.before);
             libc::munmap(base.cast(), self.len + self.before);

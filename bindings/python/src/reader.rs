@@ -20,10 +20,11 @@ use crate::model;
 use crate::run::{self, Watch};
 use crate::small;
 
-/// Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system call or mapped.
+/// Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system
+/// call or mapped.
 const WORTH_A_LOAD: u64 = 4 << 20;
-/// Bytes of a tensor that is worth a load by itself, requested out of the file's order: nothing can be
-/// loaded ahead of it.
+/// Bytes of a tensor that is worth a load by itself, requested out of the file's order: nothing can
+/// be loaded ahead of it.
 const WORTH_A_LOAD_ALONE: u64 = 16 << 20;
 /// Less is never loaded after a row of requests: the kernel reads ahead of reads in a row.
 const ALONE: u64 = 64 << 10;
@@ -118,8 +119,9 @@ impl Reader {
         Self { shared: Lock::new((lock::generation(), shared)), model, window }
     }
 
-    /// A tensor by its place among `keys()`, and its bytes, which nothing else refers to: what the page cache has, or
-    /// is not worth a load, comes from there. `maps`: by a mapping of the file where that copies less.
+    /// A tensor by its place among `keys()`, and its bytes, which nothing else refers to: what the
+    /// page cache has, or is not worth a load, comes from there. `maps`: by a mapping of the file
+    /// where that copies less.
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -236,7 +238,8 @@ fn made(model: &Arc<Model>, window: Option<u64>) -> Shared {
     Shared::with(Arc::clone(model), window, &dmabuf_dio::Options::default())
 }
 
-/// Memory that was loaded. Few bytes are copied: an array of them takes less than a buffer and its views.
+/// Memory that was loaded. Few bytes are copied: an array of them takes less than a buffer and its
+/// views.
 fn memory(py: Python<'_>, loaded: Option<dmabuf_dio::Buffer>) -> PyResult<Bound<'_, PyAny>> {
     let Some(buffer) = loaded else { return Ok(PyByteArray::new(py, &[]).into_any()) };
     match buffer.bytes() {

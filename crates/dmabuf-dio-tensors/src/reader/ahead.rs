@@ -28,7 +28,8 @@ pub(super) struct Segment {
     pub(super) range: Range<u64>,
 }
 
-/// Tensors that were read or are being read, and what was requested so far. `B`: the memory of a tensor.
+/// Tensors that were read or are being read, and what was requested so far. `B`: the memory of a
+/// tensor.
 #[derive(Debug)]
 pub(super) struct Ahead<B> {
     places: HashMap<usize, Place<B>>,
@@ -142,7 +143,8 @@ impl<B> Ahead<B> {
         }
     }
 
-    /// A read of a tensor that is requested and is not there, and unless `alone` of those that follow it.
+    /// A read of a tensor that is requested and is not there, and unless `alone` of those that
+    /// follow it.
     pub(super) fn now(&mut self, tensors: &[Tensor], number: usize, alone: bool) -> Segment {
         // Those after one that was overtaken may have been requested, too.
         let is_late = self.wanted.is_empty() && number + 1 < self.next;
@@ -244,8 +246,8 @@ impl<B> Ahead<B> {
         self.report.read -= segment.range.end - segment.range.start;
     }
 
-    /// Drops tensors that were read and are not about to be requested, the oldest first, until those
-    /// in memory have at most `target` bytes.
+    /// Drops tensors that were read and are not about to be requested, the oldest first, until
+    /// those in memory have at most `target` bytes.
     fn drop_stale(&mut self, tensors: &[Tensor], target: u64) {
         let soon = self.next.saturating_sub(NEAR)..self.planned;
         let stale = self.places.iter().filter_map(|(&number, place)| match place {

@@ -26,16 +26,16 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Reads tensors when they are requested, each into memory of its own, and reads ahead.
 ///
-/// The memory of a tensor is freed when its [`Buffer`] is dropped, in whole pages. What is read ahead
-/// and was not requested yet has at most [`window`](Self::window) bytes, or is one tensor.
+/// The memory of a tensor is freed when its [`Buffer`] is dropped, in whole pages. What is read
+/// ahead and was not requested yet has at most [`window`](Self::window) bytes, or is one tensor.
 ///
-/// - Tensors that were announced ([`want`](Self::want)) are read ahead in the order of the files, from the last one
-///   requested on.
-/// - If none is announced, tensors that follow those requested in that order are, once 4 MiB were: as many bytes as
-///   were requested. A program reads at most twice what it uses.
+/// - Tensors that were announced ([`want`](Self::want)) are read ahead in the order of the files,
+///   from the last one requested on.
+/// - If none is announced, tensors that follow those requested in that order are, once 4 MiB were:
+///   as many bytes as were requested. A program reads at most twice what it uses.
 ///
-/// `Send` and `Sync`: threads share what was read. Reads ahead run in threads of their own, so a child of `fork(2)`
-/// must not use a reader of its parent.
+/// `Send` and `Sync`: threads share what was read. Reads ahead run in threads of their own, so a
+/// child of `fork(2)` must not use a reader of its parent.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), dmabuf_dio_tensors::Error> {
@@ -80,13 +80,15 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Creates a reader with a window that is chosen from the speed of the disk and the free memory.
+    /// Creates a reader with a window that is chosen from the speed of the disk and the free
+    /// memory.
     pub fn new(model: Arc<Model>) -> Self {
         Self::with(model, None, &Options::default())
     }
 
-    /// Creates a reader with settings of its own. `window`: the bytes that may be in memory before they are requested;
-    /// `None`: chosen. 0: nothing is read ahead. Of the options `kind` and `backend` have no effect.
+    /// Creates a reader with settings of its own. `window`: the bytes that may be in memory before
+    /// they are requested; `None`: chosen. 0: nothing is read ahead. Of the options `kind` and
+    /// `backend` have no effect.
     pub fn with(model: Arc<Model>, window: Option<u64>, options: &Options) -> Self {
         let options = Options { kind: Kind::Private, backend: None, ..options.clone() };
         let ahead = Ahead::new(Window::new(window));
@@ -100,8 +102,9 @@ impl Reader {
         &self.shared.model
     }
 
-    /// Announces that a tensor, by its place in [`Model::tensors`], will be requested. Others are no longer read ahead
-    /// as long as one that was announced was not requested. May be called repeatedly.
+    /// Announces that a tensor, by its place in [`Model::tensors`], will be requested. Others are
+    /// no longer read ahead as long as one that was announced was not requested. May be called
+    /// repeatedly.
     pub fn want(&self, number: usize) {
         if number < self.shared.model.tensors().len() {
             self.shared.lock().ahead.want(number);
@@ -113,13 +116,14 @@ impl Reader {
         self.shared.lock().ahead.forget(number);
     }
 
-    /// A tensor, by its place in [`Model::tensors`], in [`Private`](Kind::Private) memory of its own: the content of
-    /// the buffer. `None` if it has no bytes. Blocks until it is read. Requested again, it is read again.
+    /// A tensor, by its place in [`Model::tensors`], in [`Private`](Kind::Private) memory of its
+    /// own: the content of the buffer. `None` if it has no bytes. Blocks until it is read.
+    /// Requested again, it is read again.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`], [`Error::NoNumber`]. Other tensors that were read with it are read again when they are
-    /// requested.
+    /// [`Error::Load`], [`Error::NoNumber`]. Other tensors that were read with it are read again
+    /// when they are requested.
     pub fn get(&self, number: usize, cancel: &CancelToken) -> Result<Option<Buffer>> {
         if let Some(ready) = self.get_ready(number)? {
             return Ok(ready);
@@ -160,7 +164,8 @@ impl Reader {
         }
     }
 
-    /// The same if it was read ahead, or has no bytes; else `None`, and [`get`](Self::get) is to be called. Does not block.
+    /// The same if it was read ahead, or has no bytes; else `None`, and [`get`](Self::get) is to be
+    /// called. Does not block.
     ///
     /// # Errors
     ///
@@ -187,13 +192,14 @@ impl Reader {
         self.shared.lock().ahead.has(number)
     }
 
-    /// Whether a tensor follows the last one that was requested: how many bytes were requested in order before it.
+    /// Whether a tensor follows the last one that was requested: how many bytes were requested in
+    /// order before it.
     pub fn follows(&self, number: usize) -> Option<u64> {
         self.shared.lock().ahead.follows(number)
     }
 
-    /// Notes that a tensor was used that came from elsewhere, as from the page cache: the order of requests decides
-    /// what is read ahead.
+    /// Notes that a tensor was used that came from elsewhere, as from the page cache: the order of
+    /// requests decides what is read ahead.
     pub fn passed(&self, number: usize) {
         let tensors = self.shared.model.tensors();
         if number < tensors.len() {
@@ -201,7 +207,8 @@ impl Reader {
         }
     }
 
-    /// Bytes of a tensor, in memory of their own; `None` if the range is empty. Nothing is read ahead. Blocks.
+    /// Bytes of a tensor, in memory of their own; `None` if the range is empty. Nothing is read
+    /// ahead. Blocks.
     ///
     /// # Errors
     ///
@@ -323,8 +330,8 @@ impl Shared {
         Ok(Read { parts, bytes, seconds: began.elapsed().as_secs_f64() })
     }
 
-    /// Loads a range of a file, and splits it into the memory of `ranges` of the file. Also returns how many bytes were
-    /// read.
+    /// Loads a range of a file, and splits it into the memory of `ranges` of the file. Also returns
+    /// how many bytes were read.
     fn load(
         &self,
         segment: &Segment,
@@ -367,7 +374,8 @@ impl<'r> IntoIterator for &'r Reader {
     }
 }
 
-/// Tensors and their memory: [`Reader::iter`]. What was not requested yet is not read ahead any more once it is dropped.
+/// Tensors and their memory: [`Reader::iter`]. What was not requested yet is not read ahead any
+/// more once it is dropped.
 #[derive(Debug)]
 pub struct Iter<'r> {
     reader: &'r Reader,

@@ -7,14 +7,15 @@
 pub struct ReaderReport {
     /// Bytes of the tensors that were requested, each as often as it was.
     pub requested: u64,
-    /// Bytes that loads read, including those between tensors that were read together. What came from the page
-    /// cache does not count.
+    /// Bytes that loads read, including those between tensors that were read together. What came
+    /// from the page cache does not count.
     pub read: u64,
-    /// Bytes of tensors that were read ahead in vain: they made room for others before they were requested.
+    /// Bytes of tensors that were read ahead in vain: they made room for others before they were
+    /// requested.
     pub dropped: u64,
     /// Loads.
     pub reads: u64,
-    /// The bytes that may be in memory before they are requested: what the caller has set, or what was chosen from
-    /// the speed of the disk and the free memory.
+    /// The bytes that may be in memory before they are requested: what the caller has set, or what
+    /// was chosen from the speed of the disk and the free memory.
     pub window: u64,
 }

@@ -23,7 +23,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// `bytes`: what the caller wants, or else it is chosen from the free memory and the speed of the disk.
+    /// `bytes`: what the caller wants, or else it is chosen from the free memory and the speed of
+    /// the disk.
     pub(super) fn new(bytes: Option<u64>) -> Self {
         let is_chosen_by_caller = bytes.is_some();
         let free = || probe::available_memory().map_or(MOST, |free| free / OF_FREE);
@@ -35,8 +36,8 @@ impl Window {
         self.bytes
     }
 
-    /// What is read at once. Two reads at a time keep the disk busy; smaller ones would cost more to set
-    /// up, larger ones leave no room for the second.
+    /// What is read at once. Two reads at a time keep the disk busy; smaller ones would cost more
+    /// to set up, larger ones leave no room for the second.
     pub(super) fn step(&self) -> u64 {
         (self.bytes / 4).clamp(4 << 20, 64 << 20)
     }

@@ -56,7 +56,8 @@ impl Shared {
 
 #[derive(Debug)]
 struct View<'a> {
-    // Declared before the mapping, so that it is dropped first. None: no device can reach the memory.
+    // Declared before the mapping, so that it is dropped first. None: no device can reach the
+    // memory.
     access: Option<CpuAccess<'a>>,
     mapping: Arc<Mapping>,
     /// The buffer's bytes in the mapping.

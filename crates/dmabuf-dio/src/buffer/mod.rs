@@ -35,8 +35,8 @@ use crate::report::Report;
 ///
 /// The memory lives as long as any descriptor, mapping or device uses it. Pass the descriptor
 /// ([`fd`](Self::fd), [`dma_buf`](Self::dma_buf)) to the importer. Access the content through
-/// [`map`](Self::map) and [`map_mut`](Self::map_mut), which begin and end CPU access as devices need
-/// it.
+/// [`map`](Self::map) and [`map_mut`](Self::map_mut), which begin and end CPU access as devices
+/// need it.
 ///
 /// `Send` and `Sync`. A child of `fork(2)` inherits the descriptor and shares the memory.
 #[derive(Debug)]
@@ -72,15 +72,16 @@ impl Buffer {
         Self::whole(Memory::Private(Private::new(mapping)), len)
     }
 
-    /// Splits [`Private`](Kind::Private) memory into buffers of their own, one for each range of bytes of
-    /// this buffer. Each is as long as its range. When it is dropped, its memory is freed, in whole
-    /// pages: a page that several parts have bytes of is freed with the last of them. What lies outside the ranges is
-    /// freed at once. Bytes keep their addresses, so a part may start anywhere in a page; it has no report.
+    /// Splits [`Private`](Kind::Private) memory into buffers of their own, one for each range of
+    /// bytes of this buffer. Each is as long as its range. When it is dropped, its memory is freed,
+    /// in whole pages: a page that several parts have bytes of is freed with the last of them. What
+    /// lies outside the ranges is freed at once. Bytes keep their addresses, so a part may start
+    /// anywhere in a page; it has no report.
     ///
     /// # Errors
     ///
-    /// [`Error::NoParts`], and the buffer is dropped: the memory is of another kind or is a part already, or a
-    /// range is empty, overlaps or precedes the one before it, or exceeds the buffer.
+    /// [`Error::NoParts`], and the buffer is dropped: the memory is of another kind or is a part
+    /// already, or a range is empty, overlaps or precedes the one before it, or exceeds the buffer.
     pub fn into_parts(self, ranges: &[Range<u64>]) -> Result<Vec<Self>> {
         let ascend = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
         let fit = ranges.iter().all(|range| range.start < range.end && range.end <= self.len());
@@ -108,8 +109,8 @@ impl Buffer {
         self
     }
 
-    /// Allocates a zeroed buffer of `len` bytes, rounded up to whole pages: a dma-buf from the system
-    /// heap, or a memfd where none can be had. [`kind`](Self::kind) says which.
+    /// Allocates a zeroed buffer of `len` bytes, rounded up to whole pages: a dma-buf from the
+    /// system heap, or a memfd where none can be had. [`kind`](Self::kind) says which.
     ///
     /// # Errors
     ///
@@ -119,8 +120,8 @@ impl Buffer {
     }
 
     /// Like [`alloc`](Self::alloc), with a buffer of this kind and dma-bufs from this heap:
-    /// [`DmaBuf::alloc_from`]. A file in memory is a memfd; private memory cannot be allocated empty,
-    /// so it is a memfd, too.
+    /// [`DmaBuf::alloc_from`]. A file in memory is a memfd; private memory cannot be allocated
+    /// empty, so it is a memfd, too.
     ///
     /// # Errors
     ///
@@ -238,12 +239,12 @@ impl Buffer {
 
     /// The dma-buf, for devices. For a [`File`](Kind::File) it is over the pages of the memfd: data
     /// written through one is visible through the other. A partial page at the end is an exception:
-    /// the dma-buf has a copy of it, followed by zeros, because the kernel creates dma-bufs of whole
-    /// pages only ([`shared_len`](Self::shared_len)).
+    /// the dma-buf has a copy of it, followed by zeros, because the kernel creates dma-bufs of
+    /// whole pages only ([`shared_len`](Self::shared_len)).
     ///
-    /// Programs that use the file do not begin and end CPU access. A Linux kernel without the fix in
-    /// kernel/series does not synchronise devices for a udmabuf anyway: use the dma-buf with devices
-    /// that are coherent and not behind bounce buffers.
+    /// Programs that use the file do not begin and end CPU access. A Linux kernel without the fix
+    /// in kernel/series does not synchronise devices for a udmabuf anyway: use the dma-buf with
+    /// devices that are coherent and not behind bounce buffers.
     ///
     /// # Errors
     ///
@@ -261,8 +262,8 @@ impl Buffer {
         }
     }
 
-    /// How many bytes, from the start, a file in memory and its dma-buf share: those in whole pages.
-    /// 0 if there is only one of them.
+    /// How many bytes, from the start, a file in memory and its dma-buf share: those in whole
+    /// pages. 0 if there is only one of them.
     pub fn shared_len(&self) -> u64 {
         match &self.memory {
             Memory::File(memfd, Ok(_)) => memfd.len() / page_size() * page_size(),
@@ -306,8 +307,8 @@ impl Buffer {
         self.shared().ok()?.name()
     }
 
-    /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for a
-    /// dma-buf, which cannot be opened by path, and for private memory.
+    /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for
+    /// a dma-buf, which cannot be opened by path, and for private memory.
     ///
     /// It works for processes of the same user that have no fewer capabilities, as long as this
     /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path
@@ -368,8 +369,8 @@ impl Buffer {
         }
     }
 
-    /// Copies bytes from `offset` of the buffer into `out`. The buffer is mapped for each call: for many
-    /// reads, [`map`](Self::map) it once.
+    /// Copies bytes from `offset` of the buffer into `out`. The buffer is mapped for each call: for
+    /// many reads, [`map`](Self::map) it once.
     ///
     /// # Errors
     ///
@@ -436,15 +437,15 @@ impl Buffer {
     /// Seals a memfd permanently against writing (`F_SEAL_WRITE` in fcntl(2)): its content can
     /// still be read, but no longer changed. No udmabuf can be created from it afterwards.
     ///
-    /// A file in memory can no longer be written or mapped for writing, and no holes can be punched.
-    /// If it has a dma-buf, or is mapped for writing, `F_SEAL_FUTURE_WRITE` is used: the kernel
-    /// refuses the other for memory that is pinned. Then existing writable mappings stay writable, and
-    /// so does the dma-buf, for anyone who has its descriptor.
+    /// A file in memory can no longer be written or mapped for writing, and no holes can be
+    /// punched. If it has a dma-buf, or is mapped for writing, `F_SEAL_FUTURE_WRITE` is used: the
+    /// kernel refuses the other for memory that is pinned. Then existing writable mappings stay
+    /// writable, and so does the dma-buf, for anyone who has its descriptor.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`]: `EBUSY` while a memfd is mapped for writing, also in a child that was forked
-    /// while it was loaded; `EPERM` if it does not allow sealing; `EINVAL` for a dma-buf.
+    /// [`Error::Buffer`]: `EBUSY` while a memfd is mapped for writing, also in a child that was
+    /// forked while it was loaded; `EPERM` if it does not allow sealing; `EINVAL` for a dma-buf.
     /// [`Error::NoDescriptor`] for private memory.
     pub fn seal(&mut self) -> Result<()> {
         match &mut self.memory {
@@ -459,8 +460,8 @@ impl Buffer {
         }
     }
 
-    /// Seals a memfd against new writers (`F_SEAL_FUTURE_WRITE` in fcntl(2)): existing mappings stay
-    /// writable.
+    /// Seals a memfd against new writers (`F_SEAL_FUTURE_WRITE` in fcntl(2)): existing mappings
+    /// stay writable.
     ///
     /// # Errors
     ///

@@ -94,7 +94,8 @@ impl Drop for Private {
 }
 
 impl Parts {
-    /// Notes that a part is gone. Returns the pages to free: its own, and those of gone parts beside it.
+    /// Notes that a part is gone. Returns the pages to free: its own, and those of gone parts
+    /// beside it.
     fn end(&self, number: usize) -> Range<u64> {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states[number] = State::Waits;

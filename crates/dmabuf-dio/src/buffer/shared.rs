@@ -100,8 +100,8 @@ impl Shared {
         Some(link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")?.to_owned())
     }
 
-    /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for a
-    /// dma-buf, which cannot be opened by path.
+    /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for
+    /// a dma-buf, which cannot be opened by path.
     ///
     /// It works for processes of the same user that have no fewer capabilities, as long as this
     /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path
