@@ -10,6 +10,8 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use common::folder;
 use dmabuf_dio::Options;
@@ -93,6 +95,15 @@ fn model_beyond_the_memory_is_read_within_the_window() {
         let (tensor, memory) = item.expect("read");
         let memory = memory.expect("bytes");
         assert_eq!((tensor.len(), memory.len()), (*len, *len));
+        if at == 0 {
+            // Reads ahead go on until the window is full, and no further, however long they may.
+            while reader.report().read < WINDOW - 42 * MIB {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_secs(1));
+            let read = reader.report().read;
+            assert!(read <= WINDOW + 8 * MIB, "{read} bytes ahead of the first tensor");
+        }
         for found in memory.bytes().expect("private memory").chunks_exact(8) {
             assert!(found == word(at).to_le_bytes(), "{} at {at}", tensor.name);
             at += 8;
