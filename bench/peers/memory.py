@@ -7,8 +7,6 @@ length: 1.00 is the file once, 2.00 are doubled weights. Caches are cold before 
 
 import argparse
 import contextlib
-import ctypes
-import mmap
 import os
 import pathlib
 import shlex
@@ -46,17 +44,7 @@ def resident(process: int) -> int:
 
 def cached(path: str) -> int:
     """Bytes of a file that are in the page cache."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    size = os.path.getsize(path)
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as memory:
-        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-        first = ctypes.c_ubyte.from_buffer(memory)
-        try:
-            if libc.mincore(ctypes.byref(first), ctypes.c_size_t(size), pages):
-                raise OSError(ctypes.get_errno(), "mincore")
-        finally:
-            del first
-        return sum(page & 1 for page in bytes(pages)) * mmap.PAGESIZE
+    return int(subprocess.run(["fincore", "--bytes", "--noheadings", "--output=RES", path], capture_output=True, text=True, check=True).stdout)
 
 
 def drop(path: str) -> None:

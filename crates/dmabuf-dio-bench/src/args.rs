@@ -25,8 +25,8 @@ pub(crate) struct CommonArgs {
     #[arg(long, default_value = ".")]
     pub(crate) dir: PathBuf,
     /// Runs of each row; rows alternate
-    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
-    pub(crate) runs: u32,
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(i32).range(1..=99))]
+    pub(crate) runs: i32,
     /// Only rows whose name, the first cells of the table with commas between, contains TEXT; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,

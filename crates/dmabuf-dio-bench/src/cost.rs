@@ -3,6 +3,7 @@
 
 use clap::Args;
 use dmabuf_dio_terminal::exit::Failure;
+use serde_json::json;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{Caches, DiskFile};
@@ -50,22 +51,23 @@ const TIMES: u32 = 60;
 pub(crate) fn measure(args: &CostArgs) -> Result<Report, Failure> {
     let mut facts = facts(&args.common)?;
     let clock = Clock::start()?;
-    facts.push(("unit", clock.unit().name().into()));
+    facts.push(("unit", json!(clock.unit())));
     let mut rows = Vec::new();
     for &bytes in &args.sizes {
-        let content = Pattern::new(bytes);
         // The buffer and the page cache: to reclaim memory would be part of the figures.
-        let disk = prepare(&args.common, bytes, 1, bytes.saturating_mul(2), content)?;
-        let bench = CostBench { clock: &clock, disk: disk.as_deref(), bytes, content };
+        let memory = bytes.saturating_mul(2);
+        let content = |_| Pattern::new(bytes);
+        let disk = prepare(&args.common.dir, None, (1, bytes), memory, content)?;
+        let bench = CostBench { clock: &clock, disk: disk.as_deref(), bytes };
         let caches = Caches::new(args.common.keep_caches);
         let cases = registry::cost().into_iter().map(|(name, way)| bench.case(&name, way, caches));
-        // Run 0 of every way is compared, while no memory has data of earlier runs. Then each way runs
+        // Run -1 of every way is compared, while no memory has data of earlier runs. Then each way runs
         // uncounted and, right after that, counted: it so finds all caches in the state that it leaves
         // them in itself.
         rows.extend(run_all(
             cases.collect(),
             &args.common.only,
-            0..=args.common.runs + 1,
+            -1..=args.common.runs,
             Order::Rows,
         )?);
     }
@@ -78,7 +80,6 @@ struct CostBench<'a> {
     /// The one file, or why there is none.
     disk: Result<&'a [DiskFile], &'a Trouble>,
     bytes: u64,
-    content: Pattern,
 }
 
 impl<'a> CostBench<'a> {
@@ -93,15 +94,14 @@ impl<'a> CostBench<'a> {
         let mut setup: Option<Setup<'a>> = None;
         Case::new(about, move |run| {
             let disk = &self.disk.map_err(Clone::clone)?[0];
-            if run < 2 {
-                setup = Some(Setup::of_disk(disk, self.bytes));
+            if run < 1 {
+                setup = Some(Setup::new(disk, self.bytes));
             }
-            if run == 1 {
+            if run == 0 {
                 caches.drop(disk);
             }
-            let setup = setup.get_or_insert_with(|| Setup::of_disk(disk, self.bytes));
-            let found = self.run(way, setup, disk, run == 0)?;
-            Ok((run > 1).then_some(found))
+            let setup = setup.get_or_insert_with(|| Setup::new(disk, self.bytes));
+            self.run(way, setup, disk, run < 0)
         })
     }
 
@@ -120,7 +120,7 @@ impl<'a> CostBench<'a> {
         for _ in 0..transfers {
             let mut held = way.run(setup, &mut meter)?;
             if compare {
-                held.compare(self.content, self.bytes)?;
+                held.compare(self.bytes, |bytes| disk.check(bytes, 0))?;
             }
             setup.close(held, &mut meter);
             disk.forget();

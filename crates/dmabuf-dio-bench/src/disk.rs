@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file on disk.
+//! The files on disk.
 
+use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -13,10 +14,12 @@ use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
 
-use crate::outcome::Trouble;
+use crate::outcome::{Trouble, failed};
+use crate::pattern::{Pattern, compare};
 
 const PIECE: u64 = 1 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+const ELSEWHERE: &str = "choose another folder, --dir DIR, or smaller sizes";
 
 /// Through the page cache, or direct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,13 +28,9 @@ pub(crate) enum IoMode {
     Direct,
 }
 
-/// A file that is removed when this is dropped, and its description.
+/// The path of a file of ours, which is removed when this is dropped, and its description.
 #[derive(Debug)]
 pub(crate) struct TemporaryPath(PathBuf);
-
-fn own_path(dir: &Path, ending: &str) -> PathBuf {
-    dir.join(format!(".dmabuf-dio-bench-{}{ending}", std::process::id()))
-}
 
 impl TemporaryPath {
     /// A file that is yet to be made.
@@ -52,101 +51,145 @@ impl Drop for TemporaryPath {
     }
 }
 
-/// A temporary file.
+fn own_path(dir: &Path, ending: &str) -> PathBuf {
+    dir.join(format!(".dmabuf-dio-bench-{}{ending}", std::process::id()))
+}
+
+/// A file, or a block device, opened in each mode when it is needed.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
-    name: Option<TemporaryPath>,
-    buffer: File,
-    direct: Result<File, Errno>,
+    /// Its name, if it has one.
+    path: Option<PathBuf>,
+    /// The name is removed with this.
+    temporary: Option<TemporaryPath>,
+    opened: [OnceCell<Result<File, Errno>>; 2],
     len: u64,
+    /// What was written; `None` if others wrote it.
+    content: Option<Pattern>,
     file_system: Option<String>,
 }
 
 impl DiskFile {
-    /// Creates an empty file in `dir`, which must have room for `len` bytes. The file has no name, so
-    /// it disappears when the program exits, even if it is killed.
-    pub(crate) fn create(dir: &Path, len: u64) -> Result<Self, Failure> {
-        let mut file = Self::create_named(dir, "", len)?;
-        file.name = None;
-        Ok(file)
+    /// A file of others, of `len` bytes.
+    pub(crate) fn existing(path: &Path, len: u64) -> Self {
+        let (path, opened) = (Some(path.to_owned()), [const { OnceCell::new() }; 2]);
+        Self { path, temporary: None, opened, len, content: None, file_system: None }
     }
 
-    /// The same with a name that other programs can open. The file is removed when this is dropped.
-    pub(crate) fn create_named(dir: &Path, ending: &str, len: u64) -> Result<Self, Failure> {
-        let fail = |error: io::Error| {
-            let what = format!("{}: no file can be created there: {error}", dir.display());
-            Failure::new(FAILED, what, "choose another folder: --dir DIR")
+    /// Creates so many files of `len` bytes in `dir`, each with a content of its own.
+    pub(crate) fn create_all(
+        dir: &Path,
+        ending: Option<&str>,
+        count: u64,
+        len: u64,
+        content: impl Fn(u64) -> Pattern,
+    ) -> Result<Vec<Self>, Failure> {
+        has_room(dir, len.saturating_mul(count))?;
+        let create = |number| {
+            let ending = ending.map(|ending| format!("-{number}{ending}"));
+            Self::create(dir, ending.as_deref(), len, content(number))
         };
-        let path = own_path(dir, ending);
+        (0..count).map(create).collect()
+    }
+
+    /// Creates a file in `dir` and writes its content to the disk. Other programs can open it by its name, which
+    /// ends in `ending`, until this is dropped. Without one it disappears even if the program is killed.
+    pub(crate) fn create(
+        dir: &Path,
+        ending: Option<&str>,
+        len: u64,
+        content: Pattern,
+    ) -> Result<Self, Failure> {
+        has_room(dir, len)?;
+        let path = own_path(dir, ending.unwrap_or_default());
         let mut options = OpenOptions::new();
-        let buffer = options.read(true).write(true).create_new(true).open(&path).map_err(fail)?;
-        let name = TemporaryPath(path);
+        let file = options.read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(|error| cannot_create(dir, &error))?;
+        let temporary = TemporaryPath(path.clone());
         // A block is there while the file's abilities are tried.
-        buffer.write_all_at(&[0; 4096], 0).map_err(fail)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
-        let direct = options.open(name.path()).map_err(|error| Errno::from(&error));
-        let file_system = probe::file(name.path())?.file_system;
-        Self { name: Some(name), buffer, direct, len, file_system }.with_room(len)
-    }
-
-    /// Fails if fewer bytes are free in its folder.
-    pub(crate) fn with_room(self, room: u64) -> Result<Self, Failure> {
-        let space = rustix::fs::fstatvfs(&self.buffer).map_err(io::Error::from)?;
-        let free = space.f_bavail.saturating_mul(space.f_frsize);
-        if free < room {
-            let what =
-                format!("{} do not fit on the disk, {} are free", show_size(room), show_size(free));
-            return Err(Failure::new(
-                FAILED,
-                what,
-                "choose another folder, --dir DIR, or smaller sizes",
-            ));
+        file.write_all_at(&[0; 4096], 0).map_err(|error| cannot_create(dir, &error))?;
+        let mut disk = Self::existing(&path, len);
+        disk.file_system = probe::file(&path)?.file_system;
+        disk.opened[IoMode::Buffer as usize] = OnceCell::from(Ok(file));
+        // As long as it has a name.
+        let _ = disk.open(IoMode::Direct);
+        if ending.is_some() {
+            disk.temporary = Some(temporary);
+        } else {
+            disk.path = None;
         }
-        Ok(self)
+        disk.write(content)?;
+        Ok(disk)
     }
 
-    /// Writes the content to the disk: `fill` makes that of a position. Position and length are multiples of eight.
-    pub(crate) fn write(&self, fill: impl Fn(&mut [u8], u64)) -> Result<(), Failure> {
-        let fail = |error: io::Error| {
-            let what = format!("the file cannot be written: {error}");
-            Failure::new(FAILED, what, "choose another folder, --dir DIR, or smaller sizes")
-        };
+    fn write(&mut self, content: Pattern) -> Result<(), Failure> {
+        let fail =
+            |error| Failure::new(FAILED, format!("the file cannot be written: {error}"), ELSEWHERE);
+        let file = self.open(IoMode::Buffer).map_err(|trouble| fail(trouble.reason))?;
         let bar = Bar::new("writing the file");
         let mut bytes = vec![0; PIECE as usize];
         for at in (0..self.len).step_by(PIECE as usize) {
             Failure::if_interrupted()?;
-            let len = PIECE.min(self.len - at);
-            fill(&mut bytes[..len as usize], at);
-            self.buffer.write_all_at(&bytes[..len as usize], at).map_err(fail)?;
-            bar.update(at + len, self.len);
+            let piece = &mut bytes[..PIECE.min(self.len - at) as usize];
+            content.fill(piece, at);
+            file.write_all_at(piece, at).map_err(|error| fail(error.to_string()))?;
+            bar.update(at + piece.len() as u64, self.len);
         }
-        self.buffer.sync_all().map_err(fail)?;
+        file.sync_all().map_err(|error| fail(error.to_string()))?;
         bar.finish();
+        self.content = Some(content);
         Ok(())
     }
 
     /// The descriptor for a mode, if the file system offers it.
     pub(crate) fn open(&self, mode: IoMode) -> Result<&File, Trouble> {
-        match (mode, &self.direct) {
-            (IoMode::Buffer, _) => Ok(&self.buffer),
-            (IoMode::Direct, Ok(file)) => Ok(file),
-            (IoMode::Direct, Err(errno)) => Err(no_direct(*errno)),
+        let flags = if mode == IoMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let open = || {
+            let path = self.path.as_ref().ok_or(Errno::NOENT)?;
+            let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+            file.map_err(|error| Errno::from(&error))
+        };
+        let opened = self.opened[mode as usize].get_or_init(open).as_ref();
+        opened.map_err(|&errno| match (mode, errno) {
+            (IoMode::Direct, Errno::INVAL) => {
+                let why = "this file system does not support it; choose another: --dir DIR";
+                Trouble::unavailable("open with O_DIRECT", errno, why)
+            }
+            _ => Trouble::failed("open", errno),
+        })
+    }
+
+    /// Compares what was read from position `at` with what was written, or, of a file of others, with what the
+    /// page cache has. Position and length are multiples of eight.
+    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<(), Trouble> {
+        if let Some(content) = &self.content {
+            return content.check(bytes, at);
         }
+        let mut expected = vec![0; bytes.len()];
+        let file = self.open(IoMode::Buffer)?;
+        file.read_exact_at(&mut expected, at).map_err(failed("reading"))?;
+        compare(bytes, &expected, at)
     }
 
     /// Removes the file, which has been written back, from the page cache.
     pub(crate) fn forget(&self) {
-        let _ = fadvise(&self.buffer, 0, None, Advice::DontNeed);
+        if let Ok(file) = self.open(IoMode::Buffer) {
+            let _ = fadvise(file, 0, None, Advice::DontNeed);
+        }
     }
 
     /// Its name, if it has one.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.name.as_ref().map(TemporaryPath::path)
+        self.path.as_deref()
     }
 
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// What was written; `None` if others wrote it.
+    pub(crate) fn content(&self) -> Option<&Pattern> {
+        self.content.as_ref()
     }
 
     pub(crate) fn file_system(&self) -> Option<String> {
@@ -155,7 +198,7 @@ impl DiskFile {
 
     /// The name in `/dev` of the disk that contains it, not of a partition.
     pub(crate) fn device(&self) -> Option<String> {
-        let device = rustix::fs::fstat(&self.buffer).ok()?.st_dev;
+        let device = rustix::fs::fstat(self.open(IoMode::Buffer).ok()?).ok()?.st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let link = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
         let is_partition = link.join("partition").exists();
@@ -164,10 +207,21 @@ impl DiskFile {
     }
 }
 
-/// Why a file is not open with `O_DIRECT`.
-pub(crate) fn no_direct(errno: Errno) -> Trouble {
-    let why = "this file system does not support it; choose another: --dir DIR";
-    Trouble::unavailable("open with O_DIRECT", errno, why)
+/// Fails if fewer bytes are free in a folder.
+fn has_room(dir: &Path, wanted: u64) -> Result<(), Failure> {
+    let space = rustix::fs::statvfs(dir).map_err(|errno| cannot_create(dir, &errno.into()))?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    if free >= wanted {
+        return Ok(());
+    }
+    let (wanted, free) = (show_size(wanted), show_size(free));
+    let what = format!("{wanted} do not fit on the disk, {free} are free");
+    Err(Failure::new(FAILED, what, ELSEWHERE))
+}
+
+fn cannot_create(dir: &Path, error: &io::Error) -> Failure {
+    let what = format!("{}: no file can be created there: {error}", dir.display());
+    Failure::new(FAILED, what, "choose another folder: --dir DIR")
 }
 
 /// Caches dropped before a row besides the file's: all of the kernel's, or none.
@@ -201,16 +255,21 @@ mod tests {
     fn disk_files_leave_no_name_and_have_to_fit() {
         let folder = tempfile::tempdir().expect("a folder");
         let count = || std::fs::read_dir(folder.path()).expect("list").count();
-        let file = DiskFile::create(folder.path(), 3 << 20).expect("a file");
+        let create = |dir: &Path, ending, len| DiskFile::create(dir, ending, len, Pattern::new(1));
+        let _file = create(folder.path(), None, 3 << 20).expect("a file");
         assert_eq!(count(), 0);
-        file.write(|bytes, _| bytes.fill(1)).expect("written");
-        let named = DiskFile::create_named(folder.path(), ".name", 4096).expect("a file");
-        named.write(|bytes, _| bytes.fill(1)).expect("written");
-        let path = named.path().expect("a name");
-        assert_eq!(path.metadata().expect("it is there").len(), 4096);
+        let named = create(folder.path(), Some(".name"), 4096).expect("a file");
+        let bytes = std::fs::read(named.path().expect("a name")).expect("it is there");
+        assert_eq!((bytes.len(), named.check(&bytes, 0)), (4096, Ok(())));
+        let other = DiskFile::existing(named.path().expect("a name"), 4096);
+        assert_eq!(other.check(&bytes, 0), Ok(()));
+        assert!(other.check(&[0; 16], 0).is_err() && named.check(&[0; 16], 0).is_err());
         drop(named);
-        assert!(DiskFile::create(folder.path(), 1 << 60).is_err());
-        assert!(DiskFile::create(&folder.path().join("missing"), 4096).is_err());
+        let two = DiskFile::create_all(folder.path(), Some(""), 2, 4096, Pattern::new);
+        assert_eq!((two.as_deref().map_or(0, <[_]>::len), count()), (2, 2));
+        drop(two);
+        assert!(create(folder.path(), None, 1 << 60).is_err());
+        assert!(create(&folder.path().join("missing"), None, 4096).is_err());
         assert_eq!(count(), 0);
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs fio, if it is installed.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
+use crate::disk::DiskFile;
 use crate::outcome::{Status, Trouble};
 use crate::process::Process;
 
@@ -35,6 +35,7 @@ pub(crate) fn no_result(why: &dyn std::fmt::Display) -> Trouble {
 }
 
 /// The option with the file's name, in which a colon separates names.
-pub(crate) fn filename(path: &Path) -> String {
+pub(crate) fn filename(disk: &DiskFile) -> String {
+    let path = disk.path().unwrap_or_else(|| "".as_ref());
     format!("--filename={}", path.display().to_string().replace(':', "\\:"))
 }

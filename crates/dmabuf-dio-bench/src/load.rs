@@ -49,17 +49,15 @@ pub(crate) fn measure(args: &LoadArgs) -> Result<Report, Failure> {
     facts.push(("buffers", args.buffers.into()));
     let mut rows = Vec::new();
     for &bytes in &args.sizes {
-        let content = Pattern::new(bytes);
         let memory = bytes.saturating_mul(args.buffers);
-        let disks = prepare(&args.common, bytes, args.buffers, memory, content)?;
+        let content = |_| Pattern::new(bytes);
+        let disks = prepare(&args.common.dir, None, (args.buffers, bytes), memory, content)?;
         let caches = Caches::new(args.common.keep_caches);
         let cases = LOAD.map(|(name, way)| {
             let disks = &disks;
             Case::new(vec![("size", bytes.into()), ("way", name.into())], move |run| {
                 let len = if run == 0 { bytes.min(FIRST) } else { bytes };
-                let found =
-                    sample(disks.as_ref().map_err(Clone::clone)?, way, content, len, caches)?;
-                Ok((run > 0).then_some(found))
+                sample(disks.as_ref().map_err(Clone::clone)?, way, len, caches)
             })
         });
         rows.extend(run_all(cases.into(), &args.common.only, 0..=args.common.runs, Order::Turns)?);
@@ -68,23 +66,17 @@ pub(crate) fn measure(args: &LoadArgs) -> Result<Report, Failure> {
 }
 
 /// Fills a buffer from each file, compares and overwrites all, then closes them.
-fn sample(
-    disks: &[DiskFile],
-    way: Way,
-    content: Pattern,
-    len: u64,
-    caches: Caches,
-) -> Result<Run, Trouble> {
+fn sample(disks: &[DiskFile], way: Way, len: u64, caches: Caches) -> Result<Run, Trouble> {
     disks.iter().for_each(DiskFile::forget);
     caches.drop(&disks[0]);
     let mut meter = Meter::default();
     let fill = |disk| {
-        let mut setup = Setup::of_disk(disk, len);
+        let mut setup = Setup::new(disk, len);
         Ok((way.run(&mut setup, &mut meter)?, setup))
     };
     let mut filled = disks.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
-    for (held, _) in &mut filled {
-        held.compare(content, len)?;
+    for ((held, _), disk) in filled.iter_mut().zip(disks) {
+        held.compare(len, |bytes| disk.check(bytes, 0))?;
     }
     for (held, setup) in filled {
         setup.close(held, &mut meter);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why there is no figure.
 
+use std::io;
+
 use dmabuf_dio::Errno;
 use rustix::io::Errno as Os;
-
-use crate::pattern::Difference;
 
 /// How a measurement without figures ended, from bad to worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,29 +28,6 @@ impl Status {
     }
 }
 
-/// A kernel error number, from rustix, from the standard library or from this project's.
-pub(crate) trait Number {
-    fn number(self) -> Errno;
-}
-
-impl Number for Errno {
-    fn number(self) -> Errno {
-        self
-    }
-}
-
-impl Number for Os {
-    fn number(self) -> Errno {
-        Errno::from_raw(self.raw_os_error())
-    }
-}
-
-impl Number for std::io::Error {
-    fn number(self) -> Errno {
-        Errno::from(&self)
-    }
-}
-
 /// The reason for a missing figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
@@ -64,13 +41,17 @@ impl Trouble {
     }
 
     /// `what` is not supported here: `why`.
-    pub(crate) fn unavailable(what: &str, errno: impl Number, why: &str) -> Self {
-        Self::new(Status::Unavailable, format!("{what}: {}, {why}", name(errno.number())))
+    pub(crate) fn unavailable(what: &str, error: impl Into<io::Error>, why: &str) -> Self {
+        let name = name(Errno::from(&error.into()));
+        Self::new(Status::Unavailable, format!("{what}: {name}, {why}"))
     }
 
     /// `what` failed although it is supported.
-    pub(crate) fn failed(what: &str, errno: impl Number) -> Self {
-        Self::new(Status::Failed, format!("{what} failed: {}", errno.number()))
+    pub(crate) fn failed(what: &str, error: impl Into<io::Error>) -> Self {
+        let error = error.into();
+        let errno = error.raw_os_error().map(|number| Errno::from_raw(number).to_string());
+        let why = errno.unwrap_or_else(|| error.to_string());
+        Self::new(Status::Failed, format!("{what} failed: {why}"))
     }
 
     /// A call transferred too few bytes without an error.
@@ -78,8 +59,8 @@ impl Trouble {
         Self::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes"))
     }
 
-    pub(crate) fn different(difference: Difference) -> Self {
-        Self::new(Status::Different, difference.to_string())
+    pub(crate) fn different(reason: impl Into<String>) -> Self {
+        Self::new(Status::Different, reason)
     }
 
     /// The same if everything needed is known to be supported.
@@ -143,8 +124,8 @@ pub(crate) fn repeat(
 }
 
 /// The failure of a supported call, for `map_err`.
-pub(crate) fn failed<E: Number>(what: &str) -> impl Fn(E) -> Trouble + '_ {
-    move |errno| Trouble::failed(what, errno)
+pub(crate) fn failed<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Trouble + '_ {
+    move |error| Trouble::failed(what, error)
 }
 
 /// The name alone, as the sentence explains its meaning.

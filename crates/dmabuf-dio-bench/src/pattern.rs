@@ -5,7 +5,7 @@
 //! other programs can compute it, too. The factor is odd, which makes this a bijection; seeds are
 //! 2^47 indices apart. Therefore no word occurs twice, not even in two files, and none is zero.
 
-use std::fmt;
+use crate::outcome::Trouble;
 
 /// Content of buffers before and after a transfer, so that reused memory is never correct.
 pub(crate) const POISON: u8 = 0xa5;
@@ -17,84 +17,80 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 const MOST: u64 = 1 << 47;
 
 /// Content as a function of the position; each number gives a different one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     seed: u64,
+    /// What comes before the first word: a multiple of eight bytes.
+    head: Vec<u8>,
 }
 
 impl Pattern {
     pub(crate) fn new(number: u64) -> Self {
         // From 1 to 2^17 - 1, times the most words: neither wraps nor is zero.
         let place = 1 + number % (u64::MAX / MOST);
-        Self { seed: (place * MOST).wrapping_mul(FACTOR) }
+        Self::from_seed((place * MOST).wrapping_mul(FACTOR))
     }
 
     pub(crate) fn from_seed(seed: u64) -> Self {
-        Self { seed }
+        Self { seed, head: Vec::new() }
     }
 
-    pub(crate) fn seed(self) -> u64 {
+    /// The same words after other bytes.
+    pub(crate) fn after(self, head: Vec<u8>) -> Self {
+        Self { head, ..self }
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    fn word(self, index: u64) -> [u8; WORD] {
+    /// The position of the first word.
+    pub(crate) fn start(&self) -> u64 {
+        self.head.len() as u64
+    }
+
+    fn word(&self, index: u64) -> [u8; WORD] {
         index.wrapping_mul(FACTOR).wrapping_add(self.seed).to_le_bytes()
     }
 
+    /// The bytes from position `at` that come before the first word, at most `len`; and the index of the word after them.
+    fn split(&self, at: u64, len: usize) -> (&[u8], u64) {
+        let head = self.head.get(at as usize..).unwrap_or_default();
+        (&head[..head.len().min(len)], at.saturating_sub(self.start()) / WORD as u64)
+    }
+
     /// Writes the content of position `at`. Position and length are multiples of eight.
-    pub(crate) fn fill(self, bytes: &mut [u8], at: u64) {
-        for (word, index) in bytes.chunks_exact_mut(WORD).zip(at / WORD as u64..) {
+    pub(crate) fn fill(&self, bytes: &mut [u8], at: u64) {
+        let (head, index) = self.split(at, bytes.len());
+        let (first, words) = bytes.split_at_mut(head.len());
+        first.copy_from_slice(head);
+        for (word, index) in words.chunks_exact_mut(WORD).zip(index..) {
             word.copy_from_slice(&self.word(index));
         }
     }
 
     /// Compares every byte with the content of position `at`. Position and length are as for `fill`.
-    pub(crate) fn check(self, bytes: &[u8], at: u64) -> Result<(), Difference> {
-        for (word, index) in bytes.chunks_exact(WORD).zip(at / WORD as u64..) {
+    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<(), Trouble> {
+        let (head, index) = self.split(at, bytes.len());
+        let (first, words) = bytes.split_at(head.len());
+        compare(first, head, at)?;
+        for (word, index) in words.chunks_exact(WORD).zip(index..) {
             if word != self.word(index) {
-                compare(word, &self.word(index), index * WORD as u64)?;
+                compare(word, &self.word(index), self.start() + index * WORD as u64)?;
             }
         }
         Ok(())
     }
 }
 
-/// The first wrong byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Difference {
-    pub(crate) at: u64,
-    is: Option<u8>,
-    should_be: u8,
-}
-
-impl Difference {
-    /// The same where the pattern begins at byte `start`.
-    pub(crate) fn after(self, start: u64) -> Self {
-        Self { at: self.at + start, ..self }
-    }
-
-    /// The content ends before this byte.
-    pub(crate) fn missing(at: u64) -> Self {
-        Self { at, is: None, should_be: 0 }
-    }
-}
-
 /// Compares bytes of position `at`.
-pub(crate) fn compare(bytes: &[u8], expected: &[u8], at: u64) -> Result<(), Difference> {
+pub(crate) fn compare(bytes: &[u8], expected: &[u8], at: u64) -> Result<(), Trouble> {
     let mut pairs = (at..).zip(bytes.iter().zip(expected));
     match pairs.find(|(_, (is, should_be))| is != should_be) {
         None => Ok(()),
-        Some((at, (is, should_be))) => Err(Difference { at, is: Some(*is), should_be: *should_be }),
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, is, should_be } = self;
-        match is {
-            Some(is) => write!(f, "byte {at} is wrong: {is:#04x} instead of {should_be:#04x}"),
-            None => write!(f, "byte {at} is missing"),
-        }
+        Some((at, (is, should_be))) => Err(Trouble::different(format!(
+            "byte {at} is wrong: {is:#04x} instead of {should_be:#04x}"
+        ))),
     }
 }
 
@@ -102,26 +98,27 @@ impl fmt::Display for Difference {
 mod tests {
     use super::*;
 
-    const PATTERN: Pattern = Pattern { seed: 77 << 47 };
     const PAGE: usize = 4096;
 
     #[test]
     fn any_wrong_byte_is_found_and_pieces_are_right() {
-        let mut bytes = vec![0; 8 * PAGE];
-        PATTERN.fill(&mut bytes, 0);
-        for at in (0..bytes.len()).step_by(PAGE) {
-            assert_eq!(PATTERN.check(&bytes[at..at + PAGE], at as u64), Ok(()));
-        }
-        for at in [0, 1, 4095, 4096, 8 * PAGE - 1] {
-            bytes[at] ^= 0x10;
-            assert_eq!(PATTERN.check(&bytes, 0).expect_err("a difference").at, at as u64);
-            bytes[at] ^= 0x10;
-        }
-        for (from, to) in [(0, 1), (0, 512), (PAGE, 3 * PAGE)] {
-            let mut moved = bytes.clone();
-            moved.copy_within(from..from + PAGE, to);
-            let at = PATTERN.check(&moved, 0).expect_err("a difference").at;
-            assert!((to as u64..to as u64 + 8).contains(&at), "{at}");
+        for pattern in [Pattern::new(77), Pattern::new(77).after(vec![7; 24])] {
+            let mut bytes = vec![0; 8 * PAGE];
+            pattern.fill(&mut bytes, 0);
+            for at in (0..bytes.len()).step_by(PAGE) {
+                assert_eq!(pattern.check(&bytes[at..at + PAGE], at as u64), Ok(()));
+            }
+            for at in [0, 1, 23, 24, 4095, 4096, 8 * PAGE - 1] {
+                bytes[at] ^= 0x10;
+                let reason = pattern.check(&bytes, 0).expect_err("a difference").reason;
+                assert!(reason.starts_with(&format!("byte {at} is wrong: ")), "{reason}");
+                bytes[at] ^= 0x10;
+            }
+            for (from, to) in [(0, 1), (0, 512), (PAGE, 3 * PAGE)] {
+                let mut moved = bytes.clone();
+                moved.copy_within(from..from + PAGE, to);
+                assert!(pattern.check(&moved, 0).is_err(), "{from} at {to}");
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! `rates`: frames that are lost at each rate, with this project and its defaults, `read()`, and libiio.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,8 @@ use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use dmabuf_dio_terminal::size::parse_rate;
 use rustix::process::Signal;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{CommonArgs, EXIT_CODES};
 use crate::disk::TemporaryPath;
@@ -19,7 +22,7 @@ use crate::host::facts::facts;
 use crate::outcome::{Status, Trouble, failed};
 use crate::process::Process;
 use crate::rows::{Case, Order, Report, Run, measure as run_all};
-use crate::stream::device::{Adc, DeviceReader, FRAME, Frames};
+use crate::stream::device::{Adc, DeviceReader, FRAME, Frames, rwdev};
 
 /// Arguments of `rates`.
 #[derive(Debug, Args)]
@@ -58,24 +61,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_millis(200);
 
 /// How the samples get into the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Way {
+    #[serde(rename = "dmabuf-dio")]
     Ours,
+    #[serde(rename = "read()")]
     Read,
+    #[serde(rename = "iio_rwdev")]
     Rwdev,
     /// With larger blocks than its own.
+    #[serde(rename = "iio_rwdev -b")]
     RwdevBlocks,
-}
-
-impl Way {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "dmabuf-dio",
-            Self::Read => "read()",
-            Self::Rwdev => "iio_rwdev",
-            Self::RwdevBlocks => "iio_rwdev -b",
-        }
-    }
 }
 
 pub(crate) fn measure(args: &RatesArgs) -> Result<Report, Failure> {
@@ -95,13 +91,10 @@ pub(crate) fn measure(args: &RatesArgs) -> Result<Report, Failure> {
             for way in [Way::Ours, Way::Read, Way::Rwdev, Way::RwdevBlocks] {
                 if matches!(way, Way::Ours | Way::Read) || args.peer_iio_rwdev.is_some() {
                     let load = if busy { "busy" } else { "idle" };
-                    let about = vec![
-                        ("load", load.into()),
-                        ("way", way.name().into()),
-                        ("rate", rate.into()),
-                    ];
+                    let about =
+                        vec![("load", load.into()), ("way", json!(way)), ("rate", rate.into())];
                     let bench = &bench;
-                    cases.push(Case::new(about, move |_| bench.run(busy, rate, way).map(Some)));
+                    cases.push(Case::new(about, move |_| bench.run(busy, rate, way)));
                 }
             }
         }
@@ -135,7 +128,7 @@ impl RateBench<'_> {
         let found = Frames::of(file.path())?;
         if found.lost > device_lost {
             let what = format!("{} frames are missing, the device lost {device_lost}", found.lost);
-            return Err(Trouble::new(Status::Different, what));
+            return Err(Trouble::different(what));
         }
         Ok(vec![
             ("frames", found.count as f64),
@@ -181,11 +174,11 @@ impl RateBench<'_> {
     }
 
     fn read(&self, block: u64, path: &Path) -> Result<f64, Trouble> {
-        let file = File::create(path).map_err(failed("making the file"))?;
+        let mut file = File::create(path).map_err(failed("making the file"))?;
         let mut reader = DeviceReader::start(self.adc, block)?;
         let begin = Instant::now();
         while begin.elapsed() < self.seconds() {
-            reader.pass_on(|bytes| rustix::io::write(&file, bytes))?;
+            reader.pass_on(|bytes| file.write_all(bytes))?;
             Trouble::interrupted()?;
         }
         Ok(self.made()? / begin.elapsed().as_secs_f64())
@@ -193,8 +186,7 @@ impl RateBench<'_> {
 
     fn rwdev(&self, frames: Option<u64>, path: &Path) -> Result<f64, Trouble> {
         let file = File::create(path).map_err(failed("making the file"))?;
-        let program = self.args.peer_iio_rwdev.as_deref().unwrap_or_else(|| Path::new("iio_rwdev"));
-        let mut command = Command::new(program);
+        let mut command = rwdev(self.args.peer_iio_rwdev.as_deref());
         if let Some(frames) = frames {
             command.args(["-b", &frames.to_string()]);
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rows of all benchmarks: they are chosen, run in turns, printed and stored.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -11,6 +10,7 @@ use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
 use serde_json::Value;
 
+use crate::measure::median;
 use crate::outcome::{Status, Trouble};
 
 /// What a row is about, or facts about a result.
@@ -18,18 +18,18 @@ pub(crate) type Members = Vec<(&'static str, Value)>;
 /// The figures of a run, the same in all runs of a row.
 pub(crate) type Run = Vec<(&'static str, f64)>;
 
+/// The values of all runs, for each figure.
+type Figures = Vec<(&'static str, Vec<f64>)>;
+
 /// Something to measure.
 pub(crate) struct Case<'a> {
     about: Members,
-    run: Box<dyn FnMut(u32) -> Result<Option<Run>, Trouble> + 'a>,
+    run: Box<dyn FnMut(i32) -> Result<Run, Trouble> + 'a>,
 }
 
 impl<'a> Case<'a> {
-    /// `run` is given the number of the run. It has no figures if the run does not count.
-    pub(crate) fn new(
-        about: Members,
-        run: impl FnMut(u32) -> Result<Option<Run>, Trouble> + 'a,
-    ) -> Self {
+    /// `run` is given the number of the run. Runs before number 1 do not count.
+    pub(crate) fn new(about: Members, run: impl FnMut(i32) -> Result<Run, Trouble> + 'a) -> Self {
         Self { about, run: Box::new(run) }
     }
 
@@ -44,7 +44,7 @@ impl<'a> Case<'a> {
 pub(crate) enum Order {
     /// The first run of each row, then the second of each, so that changes over time affect all of them.
     Turns,
-    /// Run 0 of each row, then all others of the first row, then those of the second.
+    /// The first run of each row, then all others of the first row, then those of the second.
     Rows,
 }
 
@@ -52,17 +52,17 @@ pub(crate) enum Order {
 pub(crate) fn measure(
     mut cases: Vec<Case<'_>>,
     only: &[String],
-    runs: RangeInclusive<u32>,
+    runs: RangeInclusive<i32>,
     order: Order,
 ) -> Result<Vec<Row>, Failure> {
     select(&mut cases, only)?;
     let (first, last) = (*runs.start(), *runs.end());
-    let mut steps: Vec<(usize, u32)> =
+    let mut steps: Vec<(usize, i32)> =
         runs.flat_map(|run| (0..cases.len()).map(move |case| (case, run))).collect();
     if order == Order::Rows {
         steps.sort_by_key(|&(case, run)| (run > first, case, run));
     }
-    let mut results: Vec<Result<Vec<Run>, Trouble>> = vec![Ok(Vec::new()); cases.len()];
+    let mut results: Vec<Result<Figures, Trouble>> = vec![Ok(Vec::new()); cases.len()];
     let bar = Bar::steps();
     for (step, &(case, run)) in (0..).zip(&steps) {
         Failure::if_interrupted().inspect_err(|_| bar.finish())?;
@@ -70,7 +70,8 @@ pub(crate) fn measure(
         bar.update(step, steps.len() as u64);
         let Ok(found) = &mut results[case] else { continue };
         match (cases[case].run)(run) {
-            Ok(figures) => found.extend(figures),
+            Ok(figures) if run > 0 => add(found, figures),
+            Ok(_) => {}
             // What worked before is not what the kernel lacks.
             Err(trouble) if !found.is_empty() => results[case] = Err(trouble.grave()),
             Err(trouble) => results[case] = Err(trouble),
@@ -81,6 +82,16 @@ pub(crate) fn measure(
     Failure::if_interrupted()?;
     let rows = cases.into_iter().zip(results);
     Ok(rows.map(|(case, result)| Row { about: case.about, result }).collect())
+}
+
+/// Adds the figures of a run.
+fn add(all: &mut Figures, run: Run) {
+    for (name, value) in run {
+        match all.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, values)) => values.push(value),
+            None => all.push((name, vec![value])),
+        }
+    }
 }
 
 /// Keeps the cases whose name contains one of the texts, or all without a text.
@@ -94,29 +105,20 @@ fn select(cases: &mut Vec<Case<'_>>, only: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A row of a result: what was measured, and the figures of each run, or why there are none.
+/// A row of a result: what was measured, and the figures, or why there are none.
 #[derive(Debug)]
 pub(crate) struct Row {
     about: Members,
-    result: Result<Vec<Run>, Trouble>,
+    result: Result<Figures, Trouble>,
 }
 
 impl Row {
-    /// The values of all runs, for each figure.
-    fn figures(&self) -> Vec<(&'static str, Vec<f64>)> {
-        let runs = self.result.as_deref().unwrap_or_default();
-        let of =
-            |name: &str, run: &Run| run.iter().find(|(other, _)| *other == name).map(|it| it.1);
-        let names = runs.first().into_iter().flatten().map(|(name, _)| *name);
-        names.map(|name| (name, runs.iter().filter_map(|run| of(name, run)).collect())).collect()
-    }
-
     fn members(&self) -> Members {
         let mut members = self.about.clone();
         match &self.result {
             Err(trouble) => members.push((trouble.status.name(), trouble.reason.clone().into())),
-            Ok(_) => members.extend(self.figures().into_iter().map(|(name, values)| {
-                (name, values.into_iter().map(round).collect::<Vec<_>>().into())
+            Ok(figures) => members.extend(figures.iter().map(|(name, values)| {
+                (*name, values.iter().copied().map(round).collect::<Vec<_>>().into())
             })),
         }
         members
@@ -166,40 +168,41 @@ impl Report {
             facts.map(|(name, value)| format!("{name} {}", member(name, value))).collect();
         let mut lines = format!("{}: {}\n\n", self.bench, facts.join(", "));
         let mut figures: Vec<&str> = Vec::new();
-        for (name, _) in self.rows.iter().flat_map(Row::figures) {
-            if !figures.contains(&name) {
+        for (name, _) in self.rows.iter().filter_map(|row| row.result.as_ref().ok()).flatten() {
+            if !figures.contains(name) {
                 figures.push(name);
             }
         }
         let about = self.rows.first().map_or(&[][..], |row| &row.about);
         let head = about.iter().map(|(name, _)| *name).chain(figures.iter().copied());
-        let mut grid: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
-        grid.extend(self.rows.iter().map(|row| {
-            let found = row.figures();
-            let cell = |name: &&str| found.iter().find(|(other, _)| other == name);
-            let about = row.about.iter().map(|(name, value)| member(name, value));
-            let cells =
-                figures.iter().map(|name| cell(name).map_or_else(String::new, |it| range(&it.1)));
-            about.chain(cells.filter(|_| row.result.is_ok())).collect()
-        }));
-        let width = |column: usize| {
-            grid.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max()
+        let mut grid = vec![(head.map(str::to_owned).collect::<Vec<_>>(), String::new())];
+        for row in &self.rows {
+            let mut cells: Vec<_> =
+                row.about.iter().map(|(name, value)| member(name, value)).collect();
+            let mut reason = String::new();
+            match &row.result {
+                Ok(found) => cells.extend(figures.iter().map(|name| {
+                    let figure = found.iter().find(|(other, _)| other == name);
+                    figure.map_or_else(String::new, |(_, values)| range(values))
+                })),
+                Err(trouble) => reason = format!("{}: {}", trouble.status.name(), trouble.reason),
+            }
+            grid.push((cells, reason));
+        }
+        let wide = |column: usize| {
+            grid.iter().filter_map(|(cells, _)| Some(cells.get(column)?.chars().count())).max()
         };
-        let widths: Vec<usize> = (0..grid[0].len()).filter_map(width).collect();
-        let troubles =
-            [None].into_iter().chain(self.rows.iter().map(|row| row.result.as_ref().err()));
-        for (row, trouble) in grid.iter().zip(troubles) {
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let _ = if column < about.len() {
-                    write!(lines, "{cell:<width$}  ")
+        let widths: Vec<usize> = (0..).map_while(wide).collect();
+        for (cells, reason) in &grid {
+            let mut line = String::new();
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                line += &if column < about.len() {
+                    format!("{cell:<width$}  ")
                 } else {
-                    write!(lines, "{cell:>width$}  ")
+                    format!("{cell:>width$}  ")
                 };
             }
-            if let Some(Trouble { status, reason }) = trouble {
-                let _ = write!(lines, "{}: {reason}", status.name());
-            }
-            lines.truncate(lines.trim_end().len());
+            lines += (line + reason).trim_end();
             lines.push('\n');
         }
         lines
@@ -250,21 +253,15 @@ fn member(name: &str, value: &Value) -> String {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
-pub(crate) fn median(sorted: &[f64]) -> f64 {
-    let (low, high) = ((sorted.len().max(1) - 1) / 2, sorted.len() / 2);
-    sorted.get(low).zip(sorted.get(high)).map_or(f64::NAN, |(low, high)| f64::midpoint(*low, *high))
-}
-
+/// The median, and the range of several values.
 fn range(values: &[f64]) -> String {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match &sorted[..] {
-        [least, .., most] => {
-            format!("{} ({} - {})", show(median(&sorted)), show(*least), show(*most))
-        }
-        _ => show(median(&sorted)),
+    let middle = show(median(values.to_vec()));
+    if values.len() == 1 {
+        return middle;
     }
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{middle} ({} - {})", show(least), show(most))
 }
 
 /// A number with three digits, or a whole one with commas.
@@ -294,11 +291,10 @@ mod tests {
     }
 
     /// Each row fails in the run that is its number; run 0 does not count.
-    fn fails_in(run: u32) -> Case<'static> {
+    fn fails_in(run: i32) -> Case<'static> {
         Case::new(way(&format!("row {run}")), move |now| match now {
             _ if now == run => Err(Trouble::new(Status::Unavailable, "no")),
-            0 => Ok(None),
-            _ => Ok(Some(vec![("z", f64::from(now)), ("b", 0.1 + 0.2)])),
+            _ => Ok(vec![("z", f64::from(now)), ("b", 0.1 + 0.2)]),
         })
     }
 
@@ -316,7 +312,8 @@ mod tests {
             let wanted =
                 [Some(Status::Unavailable), Some(Status::Unavailable), Some(Status::Failed), None];
             assert_eq!(statuses, wanted);
-            assert_eq!(rows[3].figures()[0], ("z", vec![1.0, 2.0]));
+            let figures = rows[3].result.as_ref().expect("figures");
+            assert_eq!(figures[0], ("z", vec![1.0, 2.0]));
         }
     }
 
@@ -330,7 +327,7 @@ mod tests {
                 let said = &said;
                 Case::new(way(name), move |run| {
                     *said.borrow_mut() += &format!("{name}{run} ");
-                    Ok(None)
+                    Ok(Vec::new())
                 })
             };
             let only = ["a".into(), "4096, b".into()];

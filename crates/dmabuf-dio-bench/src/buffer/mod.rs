@@ -155,6 +155,15 @@ impl Buffer {
         Mapping::new(self.target(), self.len).map_err(failed("mmap"))
     }
 
+    /// The same; of a memfd the pages are allocated. A dma-buf has them.
+    pub(crate) fn map_with_pages(&self) -> Result<Mapping, Trouble> {
+        let mut mapping = self.map()?;
+        if self.dmabuf.is_none() {
+            mapping.populate(0, self.len).map_err(failed("madvise"))?;
+        }
+        Ok(mapping)
+    }
+
     /// Lets the CPU access the target through a mapping meanwhile. A memfd does not need it.
     pub(crate) fn bracket<T>(
         &self,
@@ -242,9 +251,7 @@ mod tests {
     #[test]
     fn calls_move_bytes_to_their_place_and_report_short_files() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (pattern, disk) =
-            (Pattern::new(5), DiskFile::create(folder.path(), LEN).expect("a file"));
-        disk.write(|bytes, at| pattern.fill(bytes, at)).expect("written");
+        let disk = DiskFile::create(folder.path(), None, LEN, Pattern::new(5)).expect("a file");
         let file = disk.open(IoMode::Buffer).expect("open");
         let maker = Maker::new(BufferKind::Memfd).expect("memfds");
         for sent in [true, false] {
@@ -252,9 +259,9 @@ mod tests {
                 if sent { buffer.sendfile(file) } else { buffer.read(file, &mut buffer.map()?) }
             };
             let buffer = maker.make(LEN).expect("a memfd");
-            assert!(buffer.look(|bytes| pattern.check(bytes, 0)).expect("mapped").is_err());
+            assert!(buffer.look(|bytes| disk.check(bytes, 0)).expect("mapped").is_err());
             fill(&buffer).expect("moved");
-            assert_eq!(buffer.look(|bytes| pattern.check(bytes, 0)), Ok(Ok(())));
+            assert_eq!(buffer.look(|bytes| disk.check(bytes, 0)), Ok(Ok(())));
             let trouble = fill(&maker.make(2 * LEN).expect("a memfd")).expect_err("too short");
             assert!(trouble.reason.contains("ended after 3145728 of 6291456 bytes"), "{trouble:?}");
         }

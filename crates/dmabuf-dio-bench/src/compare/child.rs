@@ -15,10 +15,11 @@ use clap::Args;
 use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
 use serde::{Deserialize, Serialize};
 
-use super::safetensors::{SafeTensors, Tensors};
+use super::safetensors::{Tensors, content};
+use crate::disk::DiskFile;
 use crate::measure::meter::{Meter, Span};
 use crate::measure::phase::Phase;
-use crate::outcome::{Status, Trouble};
+use crate::outcome::{Status, Trouble, failed};
 use crate::pattern::Pattern;
 use crate::ways::Setup;
 use crate::ways::registry::{COMPARE, OwnWay};
@@ -75,22 +76,25 @@ pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
 fn measure(args: &CompareWayArgs) -> Result<LoaderReport, Trouble> {
     let span = Span::begin(None, Phase::Load);
     // All of it counts, also what the ways of other benchmarks do before their first phase.
-    let held = args.way.way.run(&mut Setup::of_path(&args.file), &mut Meter::default())?;
+    let len = std::fs::metadata(&args.file).map_err(failed("stat"))?.len();
+    let disk = DiskFile::existing(&args.file, len);
+    let held = args.way.way.run(&mut Setup::new(&disk, len), &mut Meter::default())?;
     let took = span.end();
-    let len = std::fs::metadata(&args.file).map_or(0, |file| file.len());
-    let bytes = held.len(len);
     // After the time has been taken, and before the memory is gone.
     let compare = |seed| {
-        let content = SafeTensors::new(len, args.tensors, Pattern::from_seed(seed));
-        Ok(held.look(bytes, |bytes| content.check(bytes))?.err())
+        let content = content(len, args.tensors, Pattern::from_seed(seed));
+        match held.check(len, |bytes| content.check(bytes, 0)) {
+            Err(trouble) if trouble.status == Status::Different => Ok(Some(trouble.reason)),
+            found => found.map(|()| None),
+        }
     };
     let difference = args.verify.map(compare).transpose()?;
     Ok(LoaderReport {
         seconds: took.wall_ms / 1e3,
         cpu_seconds: took.cpu_ms / 1e3,
-        bytes,
+        bytes: held.len(len),
         verified: difference.as_ref().map(Option::is_none),
-        difference: difference.flatten().map(|difference| difference.to_string()),
+        difference: difference.flatten(),
     })
 }
 

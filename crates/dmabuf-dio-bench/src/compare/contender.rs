@@ -8,11 +8,13 @@ use dmabuf_dio_terminal::size::show_size;
 use serde_json::Value;
 
 use super::child::{LoaderReport, READY};
-use super::safetensors::{Tensors, TestFile};
+use super::safetensors::Tensors;
 use crate::buffer::mapping::{Pages, huge_page};
+use crate::disk::DiskFile;
 use crate::fio::{self, filename, no_result, number};
 use crate::host::setting::Setting;
 use crate::outcome::{Status, Trouble};
+use crate::pattern::Pattern;
 use crate::process::Process;
 use crate::ways::registry::OwnWay;
 
@@ -112,7 +114,7 @@ impl Contender {
     /// Loads all files at once, each in its own process. `prepare` is called just before they begin.
     pub(crate) fn run(
         &self,
-        files: &[TestFile],
+        files: &[DiskFile],
         tensors: Tensors,
         verify: bool,
         prepare: impl FnOnce(),
@@ -145,7 +147,7 @@ impl Contender {
         Ok(results)
     }
 
-    fn command(&self, file: &TestFile, tensors: Tensors, verify: bool) -> Result<Command, Trouble> {
+    fn command(&self, file: &DiskFile, tensors: Tensors, verify: bool) -> Result<Command, Trouble> {
         let mut command = match self {
             Self::Peer(peer) => {
                 let mut command = Command::new("sh");
@@ -159,15 +161,15 @@ impl Contender {
         if let Self::Own(own) = self {
             command.args(["compare-way", "--way", own.name, "--tensors", tensors.name()]);
         }
-        command.args(file.disk.path());
-        if verify {
-            command.args(["--verify", &file.pattern.seed().to_string()]);
+        command.args(file.path());
+        if let Some(content) = file.content().filter(|_| verify) {
+            command.args(["--verify", &content.seed().to_string()]);
         }
         Ok(command)
     }
 
-    fn accept(&self, told: &LoaderReport, file: &TestFile, verify: bool) -> Result<(), Trouble> {
-        let data = file.disk.len() - file.data_start;
+    fn accept(&self, told: &LoaderReport, file: &DiskFile, verify: bool) -> Result<(), Trouble> {
+        let data = file.len() - file.content().map_or(0, Pattern::start);
         match told.verified {
             _ if told.bytes < data => Err(Trouble::short(&self.name(), told.bytes, data)),
             Some(false) => {
@@ -193,7 +195,7 @@ impl SequentialFio {
     }
 
     /// Reads all files at once. The result is scaled to reading each once.
-    fn run(self, files: &[TestFile]) -> Result<Vec<LoaderReport>, Trouble> {
+    fn run(self, files: &[DiskFile]) -> Result<Vec<LoaderReport>, Trouble> {
         let mut command = Command::new("fio");
         command.args(["--output-format=json", "--thread", "--readonly", "--rw=read"]);
         command.args(["--ioengine=io_uring", "--direct=1", "--allow_file_create=0"]);
@@ -204,19 +206,16 @@ impl SequentialFio {
             command.arg("--mem=mmap");
         }
         for (number, file) in files.iter().enumerate() {
-            let (len, path) = (file.disk.len(), file.disk.path().unwrap_or_else(|| Path::new("")));
+            let len = file.len();
             let size = LEAST.next_multiple_of(len);
-            command.args([
-                format!("--name=file{number}"),
-                filename(path),
-                format!("--io_size={size}"),
-            ]);
+            let [name, size_of_all] = [format!("--name=file{number}"), format!("--io_size={size}")];
+            command.args([name, filename(file), size_of_all]);
             if size > len {
                 command.arg(format!("--runtime={MOST}"));
             }
         }
         let jobs = fio::run(command)?;
-        let told = jobs.iter().zip(files).map(|(job, file)| told(job, file.disk.len()));
+        let told = jobs.iter().zip(files).map(|(job, file)| told(job, file.len()));
         told.map(|told| told.ok_or_else(|| no_result(&"nothing was read"))).collect()
     }
 }

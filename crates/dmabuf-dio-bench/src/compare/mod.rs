@@ -13,13 +13,14 @@ use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::disk::{Caches, DiskFile};
 use crate::host::facts::{facts, lack_of_memory, spare_memory};
+use crate::host::prepare;
 use crate::outcome::{Status, Trouble};
 use crate::pattern::Pattern;
 use crate::rows::{Case, Order, Report, Run, measure as run_all};
 use crate::ways::registry::COMPARE;
 use child::LoaderReport;
 use contender::{Contender, Peer, SequentialFio};
-use safetensors::{Tensors, TestFile};
+use safetensors::{Tensors, content};
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
@@ -61,7 +62,7 @@ fn peer(text: &str) -> Result<Peer, String> {
 
 /// Below this length, runs are short and more of them are needed.
 const SMALL: u64 = 1 << 20;
-const MANY: u32 = 5;
+const MANY: i32 = 5;
 /// Memory is touched in pieces of this size, between which interruption is checked for.
 const PIECE: u64 = 256 << 20;
 
@@ -70,19 +71,22 @@ pub(crate) fn measure(args: &CompareArgs) -> Result<Report, Failure> {
     facts.push(("fio", crate::fio::version().into()));
     facts.push(("processes", args.processes.into()));
     facts.push(("tensors", args.tensors.name().into()));
+    // A peer may change its folder before it opens the file.
+    let dir = std::fs::canonicalize(&args.common.dir)?;
     let mut rows = Vec::new();
     for &bytes in &args.sizes {
-        let files = files(args, bytes);
-        Failure::if_interrupted()?;
+        let content = |number| content(bytes, args.tensors, Pattern::new(number));
+        let ending = Some(".safetensors");
+        let files = prepare(&dir, ending, (args.processes, bytes), 0, content)?;
         let fio = SequentialFio::for_file(bytes).map(Contender::Fio);
         let peers = args.peers.iter().cloned().map(Contender::Peer);
         let contenders = fio.chain(COMPARE.iter().map(Contender::Own)).chain(peers);
         let cases = contenders.map(|contender| {
             let (files, about) =
                 (&files, vec![("size", bytes.into()), ("way", contender.name().into())]);
-            Case::new(about, move |run| match files {
-                Ok(files) => sample(args, files, &contender, run == 1).map(Some),
-                Err(failure) => Err(Trouble::new(Status::Unavailable, failure.what())),
+            Case::new(about, move |run| {
+                let files = files.as_ref().map_err(Clone::clone)?;
+                sample(args, files, &contender, run == 1)
             })
         });
         let runs = args.common.runs * if bytes < SMALL { MANY } else { 1 };
@@ -91,35 +95,22 @@ pub(crate) fn measure(args: &CompareArgs) -> Result<Report, Failure> {
     Ok(Report { bench: "compare", facts, rows })
 }
 
-/// Writes a file for each process.
-fn files(args: &CompareArgs, bytes: u64) -> Result<Vec<TestFile>, Failure> {
-    // A peer may change its folder before it opens the file.
-    let dir = std::fs::canonicalize(&args.common.dir).unwrap_or_else(|_| args.common.dir.clone());
-    let file = |number: u64| {
-        let disk = DiskFile::create_named(&dir, &format!("-{number}.safetensors"), bytes)?;
-        // Those that are to come have to fit too.
-        let disk = disk.with_room((args.processes - number).saturating_mul(bytes))?;
-        TestFile::write(disk, args.tensors, Pattern::new(number))
-    };
-    (0..args.processes).map(file).collect()
-}
-
 fn sample(
     args: &CompareArgs,
-    files: &[TestFile],
+    files: &[DiskFile],
     contender: &Contender,
     verify: bool,
 ) -> Result<Run, Trouble> {
-    let total = files.iter().map(|file| file.disk.len()).sum();
+    let total = files.iter().map(DiskFile::len).sum();
     // The page cache can be reclaimed.
     if let Some(reason) = lack_of_memory(contender.memory(total).min(total)) {
         return Err(Trouble::new(Status::Unavailable, reason));
     }
-    let device = files.first().and_then(|file| file.disk.device());
+    let device = files.first().and_then(DiskFile::device);
     let _until_done = contender.set(total, device.as_deref())?;
     let caches = Caches::new(args.common.keep_caches);
     for file in files {
-        caches.drop(&file.disk);
+        caches.drop(file);
     }
     // More than is needed: others take some of it in between.
     let touched = 2 * contender.memory(total);

@@ -11,13 +11,15 @@
 
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use super::median;
 
 /// Set by `vm/run --icount`.
 const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
@@ -30,20 +32,12 @@ const MOST_WINDOWS: u32 = 100;
 const NOISE: f64 = 15_000.0;
 
 /// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Unit {
     /// Instructions: one per nanosecond.
     Instructions,
     Nanoseconds,
-}
-
-impl Unit {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Instructions => "instructions",
-            Self::Nanoseconds => "nanoseconds",
-        }
-    }
 }
 
 /// Counts busy time.
@@ -81,12 +75,12 @@ impl Clock {
         };
         let spinner = one_cpu.then(|| Spinner::start(unit)).transpose()?;
         let mut clock = Self { spinner, unit, background: 0.0, marks: 0.0, window: 0.0 };
-        clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())));
+        clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())).collect());
         if clock.spinner.is_some() {
             thread::sleep(50 * WINDOW);
             // What a window has besides, going to sleep and waking up, long ones have as well.
-            let [short, long] =
-                [WINDOW, 11 * WINDOW].map(|window| median((0..15).map(|_| clock.watch(window))));
+            let [short, long] = [WINDOW, 11 * WINDOW]
+                .map(|window| median((0..15).map(|_| clock.watch(window)).collect()));
             clock.background = (long - short) / (10 * WINDOW).as_nanos() as f64;
             clock.window = short - clock.background * WINDOW.as_nanos() as f64;
         }
@@ -145,89 +139,62 @@ impl Clock {
     }
 }
 
-/// The idle-time thread, which counts its iterations. It ends when this is dropped.
+/// Iterations of the idle-time thread.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+
+/// The idle-time thread, which counts its iterations until the program ends.
 ///
 /// The scheduler's clock is not suitable: it charges interrupt entry and the switch to another task
 /// to this thread, up to a quarter of the cost of a direct read.
 #[derive(Debug)]
 struct Spinner {
-    shared: Arc<Shared>,
     turn_ns: f64,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
-    turns: AtomicU64,
 }
 
 impl Spinner {
     /// Starts the thread with `SCHED_IDLE` (see sched(7)).
     fn start(unit: Unit) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let thread = thread::Builder::new().spawn({
-            let shared = Arc::clone(&shared);
-            move || {
-                let mut turns = 0;
-                // Without the processor's hint for waiting, with which emulation takes long.
-                while !shared.stop.load(Ordering::Relaxed) {
-                    turns += 1;
-                    shared.turns.store(turns, Ordering::Relaxed);
-                }
+        let thread = thread::Builder::new().spawn(|| {
+            let mut turns = 0;
+            // Without the processor's hint for waiting, with which emulation takes long.
+            loop {
+                turns += 1;
+                TURNS.store(turns, Ordering::Relaxed);
             }
         })?;
-        let pthread = thread.as_pthread_t();
-        let mut spinner = Self { shared, turn_ns: 0.0, thread: Some(thread) };
-
         // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
         let param: libc::sched_param = unsafe { std::mem::zeroed() };
-        // SAFETY: the thread is joined only in drop, so its handle is alive here.
-        check(unsafe { libc::pthread_setschedparam(pthread, libc::SCHED_IDLE, &raw const param) })?;
-        let turn = (0..20).map(|_| spinner.time_of_a_turn()).fold(f64::MAX, f64::min);
+        // SAFETY: the thread does not end, so its handle is alive.
+        let errno = unsafe {
+            libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_IDLE, &raw const param)
+        };
+        if errno != 0 {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let turn = (0..20).map(|_| time_of_a_turn()).fold(f64::MAX, f64::min);
         // A turn has a whole number of instructions; what is more was the timer's.
-        spinner.turn_ns = if unit == Unit::Instructions { turn.round() } else { turn };
-        Ok(spinner)
-    }
-
-    fn time_of_a_turn(&self) -> f64 {
-        let (start, before) = (now(ClockId::MonotonicRaw), self.turns());
-        thread::sleep(2 * WINDOW);
-        (now(ClockId::MonotonicRaw) - start) / (self.turns() - before).max(1.0)
-    }
-
-    fn turns(&self) -> f64 {
-        self.shared.turns.load(Ordering::Relaxed) as f64
+        Ok(Self { turn_ns: if unit == Unit::Instructions { turn.round() } else { turn } })
     }
 
     /// Nanoseconds it ran.
     fn time(&self) -> f64 {
-        self.turns() * self.turn_ns
+        turns() * self.turn_ns
     }
 }
 
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+fn turns() -> f64 {
+    TURNS.load(Ordering::Relaxed) as f64
+}
+
+fn time_of_a_turn() -> f64 {
+    let (start, before) = (now(ClockId::MonotonicRaw), turns());
+    thread::sleep(2 * WINDOW);
+    (now(ClockId::MonotonicRaw) - start) / (turns() - before).max(1.0)
 }
 
 fn now(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn check(errno: i32) -> io::Result<()> {
-    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }
 
 #[cfg(test)]

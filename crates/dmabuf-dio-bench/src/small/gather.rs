@@ -4,7 +4,9 @@
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
 use dmabuf_dio::{Backend, Buffer, Kind};
 
-use super::target::{BLOCK, Target};
+use super::memory::BLOCK;
+use super::reader::Reader;
+use crate::disk::DiskFile;
 use crate::outcome::{Status, Trouble};
 
 /// A file and a buffer with a place for every read.
@@ -17,37 +19,32 @@ pub(crate) struct GatherReader {
 
 impl GatherReader {
     pub(crate) fn new(
-        target: &Target,
+        disk: &DiskFile,
         depth: u32,
         offsets: &[u64],
         polled: bool,
     ) -> Result<Self, Trouble> {
         let buf = Buffer::alloc_kind(Kind::DmaBuf, "system", offsets.len() as u64 * BLOCK)
             .map_err(Trouble::of_library)?;
-        let gathering = Gatherer::new(&target.path)
+        let gathering = Gatherer::new(disk.path().unwrap_or_else(|| "".as_ref()))
             .backend(Backend::UringSlot)
             .queue_depth(depth)
             .polled(polled)
             .open(&buf)
             .map_err(Trouble::of_library)?;
-        let pieces = (0..)
-            .zip(offsets)
-            .map(|(number, offset)| Piece {
-                offset: *offset,
-                buf_offset: number * BLOCK,
-                len: BLOCK,
-            })
-            .collect();
+        let piece =
+            |(at, offset): (u64, &u64)| Piece { offset: *offset, buf_offset: at, len: BLOCK };
+        let pieces = (0..).step_by(BLOCK as usize).zip(offsets).map(piece).collect();
         Ok(Self { buf, gathering, pieces, polled })
     }
+}
 
-    /// Reads the first `count` pieces.
-    pub(crate) fn read(&mut self, count: usize) -> Result<(), Trouble> {
-        let gathered = self.gathering.read(&self.pieces[..count]);
+impl Reader for GatherReader {
+    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
+        let gathered = self.gathering.read(&self.pieces[..offsets.len()]);
         let gathered = gathered.map_err(Trouble::of_library)?;
         if let Some((number, error)) = gathered.errors().next() {
-            let reason = format!("piece {number}: {error}");
-            return Err(Trouble::new(Status::Failed, reason));
+            return Err(Trouble::new(Status::Failed, format!("piece {number}: {error}")));
         }
         let report = gathered.report();
         if self.polled && !report.polled {
@@ -57,16 +54,14 @@ impl GatherReader {
         Ok(())
     }
 
-    /// Reads all pieces and compares every byte.
-    pub(crate) fn compare(&mut self, target: &Target) -> Result<(), Trouble> {
-        self.read(self.pieces.len())?;
+    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<(), Trouble> {
+        self.read(offsets)?;
         let view = self.buf.map().map_err(Trouble::of_library)?;
         let mut bytes = vec![0; BLOCK as usize];
         for piece in &self.pieces {
             view.read_at(piece.buf_offset, &mut bytes).map_err(Trouble::of_library)?;
-            target.check(&bytes, piece.offset)?;
+            disk.check(&bytes, piece.offset)?;
         }
-        target.forget();
         Ok(())
     }
 }

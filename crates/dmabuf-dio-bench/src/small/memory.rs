@@ -5,22 +5,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
 
 use dmabuf_dio_sys::dmabuf::Access;
-use io_uring::IoUring;
+use serde::Serialize;
 
-use super::target::BLOCK;
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker};
 use crate::outcome::{Trouble, failed};
 use crate::pattern::POISON;
 use crate::ways::module::attach;
-use crate::ways::ring::register_slots;
+use crate::ways::ring::Uring;
 
+/// Bytes per read.
+pub(crate) const BLOCK: u64 = 4096;
 /// What the system heap allocates at once. A smaller dma-buf has one piece or several, as memory happens to be,
 /// and requests into any but the first cost `io_uring` 20 instructions more.
 const PIECE: u64 = 1 << 20;
 
 /// The kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum MemoryKind {
     /// Memory of the process.
     User,
@@ -28,16 +30,6 @@ pub(crate) enum MemoryKind {
     Registered,
     /// Pages of a dma-buf, lent to the ring by the module.
     Lent,
-}
-
-impl MemoryKind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Registered => "registered",
-            Self::Lent => "lent",
-        }
-    }
 }
 
 /// Mapped blocks.
@@ -64,26 +56,22 @@ impl ReadBlocks {
     }
 
     /// Registers it with a ring.
-    pub(crate) fn register(&self, ring: &mut IoUring) -> Result<(), Trouble> {
+    pub(crate) fn register(&self, ring: &mut Uring) -> Result<(), Trouble> {
         match (self.kind, &self.lent) {
             (MemoryKind::Lent, Some((_, context))) => {
-                register_slots(ring, context.as_fd(), self.len, self.len)
+                ring.register_slots(context.as_fd(), self.len, self.len)
             }
             (MemoryKind::Registered, _) => {
                 let iovec = libc::iovec {
                     iov_base: self.mapping.address().cast_mut().cast(),
                     iov_len: self.len as usize,
                 };
-                // SAFETY: the mapping outlives the ring: `Uring` holds both, ring first.
-                unsafe { ring.submitter().register_buffers(slice::from_ref(&iovec)) }
+                // SAFETY: the mapping outlives the ring: `BlockReader` holds both, ring first.
+                unsafe { ring.ring.submitter().register_buffers(slice::from_ref(&iovec)) }
                     .map_err(failed("registering memory"))
             }
             _ => Ok(()),
         }
-    }
-
-    pub(crate) fn kind(&self) -> MemoryKind {
-        self.kind
     }
 
     /// The location of a block: an address, or an offset into a slot.

@@ -2,34 +2,40 @@
 //! `small`: the table of the thread "iomap: add simple dio path for small direct I/O", for lent memory
 //! and for memory of the process.
 
-mod engine;
+mod appends;
 mod gather;
 mod libaio;
 mod memory;
-mod target;
-mod uring;
+mod reader;
 
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, value_parser};
-use dmabuf_dio_terminal::exit::Failure;
-use serde_json::Value;
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use io_uring::{IoUring, opcode, types};
+use rustix::fs::{SeekFrom, seek};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
+use crate::disk::{DiskFile, IoMode};
 use crate::fio::{self, number};
 use crate::host::facts::facts;
 use crate::measure::clock::{Clock, Unit};
 use crate::measure::meter::Span;
 use crate::measure::phase::Phase;
-use crate::outcome::{Status, Trouble};
+use crate::outcome::{Status, Trouble, failed};
+use crate::pattern::Pattern;
 use crate::rows::{Case, Members, Order, Report, Run, measure as run_all};
-use engine::{Engine, Worker, batch};
+use crate::ways::flight::mark;
+use crate::ways::ring::Uring;
+use appends::Appends;
 use gather::GatherReader;
 use libaio::Libaio;
-use memory::{MemoryKind, ReadBlocks};
-use target::{Appends, BLOCK, Target};
-use uring::Uring;
+use memory::{BLOCK, MemoryKind, ReadBlocks};
+use reader::{BlockReader, Reader, batch};
 
 /// Arguments of `small`.
 #[derive(Debug, Args)]
@@ -71,9 +77,11 @@ pub(crate) struct SmallArgs {
 }
 
 /// How requests are submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum EngineKind {
     Libaio,
+    #[serde(rename = "io_uring")]
     Uring,
     /// By the library.
     Gather,
@@ -89,36 +97,25 @@ struct Way {
     fio: bool,
 }
 
-const fn way(engine: EngineKind, polled: bool, memory: MemoryKind, fio: bool) -> Way {
-    Way { engine, polled, memory, fio }
-}
-
-const WAYS: [Way; 14] = {
+/// Every way: libaio has no polling, fio no lent memory.
+fn ways() -> impl Iterator<Item = Way> {
     use EngineKind::{Gather, Libaio, Uring};
     use MemoryKind::{Lent, Registered, User};
-    [
-        way(Libaio, false, User, false),
-        way(Libaio, false, User, true),
-        way(Uring, false, User, false),
-        way(Uring, false, User, true),
-        way(Uring, false, Registered, false),
-        way(Uring, false, Registered, true),
-        way(Uring, false, Lent, false),
-        way(Gather, false, Lent, false),
-        way(Uring, true, User, false),
-        way(Uring, true, User, true),
-        way(Uring, true, Registered, false),
-        way(Uring, true, Registered, true),
-        way(Uring, true, Lent, false),
-        way(Gather, true, Lent, false),
-    ]
-};
+    let engines =
+        [(Libaio, User), (Uring, User), (Uring, Registered), (Uring, Lent), (Gather, Lent)];
+    let all = [false, true].into_iter().flat_map(move |polled| {
+        engines.into_iter().flat_map(move |(engine, memory)| {
+            [false, true].map(|fio| Way { engine, polled, memory, fio })
+        })
+    });
+    all.filter(|way| !(way.polled && way.engine == Libaio || way.fio && way.memory == Lent))
+}
 
 pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
     let mut facts = facts(&args.common)?;
     let dir = [args.common.dir.clone()];
     let paths = if args.on.is_empty() { &dir[..] } else { &args.on };
-    let targets = (0..).zip(paths).map(|(number, path)| Target::open(path, args.size, number));
+    let targets = (0..).zip(paths).map(|(number, path)| target(path, args.size, number));
     let targets = targets.collect::<Result<Vec<_>, _>>()?;
     let clock = Clock::start()?;
     let fio = if args.no_fio { None } else { fio::version() };
@@ -126,27 +123,48 @@ pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
         ("fio", fio.into()),
         ("reads", args.reads.into()),
         ("append_every", args.append_every.into()),
-        ("unit", clock.unit().name().into()),
+        ("unit", json!(clock.unit())),
     ]);
     let offsets = offsets(args);
     let mut cases = Vec::new();
-    for target in &targets {
+    for (target, disk) in &targets {
         // One call of gather makes all reads, and fio does not append.
-        let appends = |way: &&Way| !way.fio && way.engine != EngineKind::Gather;
-        let ways = WAYS.iter().filter(|way| !(args.no_fio && way.fio));
+        let appends = |way: &Way| !way.fio && way.engine != EngineKind::Gather;
+        let ways = ways().filter(|way| !(args.no_fio && way.fio));
         for way in ways.filter(|way| args.append_every.is_none() || appends(way)) {
             for &depth in &args.depths {
-                let point = Point { way: *way, target, depth, args };
+                let point = Point { way, target, disk, depth, args };
                 let (clock, offsets) = (&clock, &offsets[..]);
                 cases.push(Case::new(point.about(), move |run| match run {
-                    0 => point.compare(offsets).map(|()| None),
-                    _ => point.run(offsets, clock).map(Some),
+                    0 => point.compare(offsets).map(|()| Run::new()),
+                    _ => point.run(offsets, clock),
                 }));
             }
         }
     }
     let rows = run_all(cases, &args.common.only, 0..=args.common.runs, Order::Turns)?;
     Ok(Report { bench: "small", facts, rows })
+}
+
+/// Creates the file, or opens the block device. Its name is that of the file system, or "raw".
+fn target(path: &Path, size: u64, number: u64) -> Result<(String, DiskFile), Failure> {
+    if !path.metadata().is_ok_and(|facts| facts.file_type().is_block_device()) {
+        let disk = DiskFile::create(path, Some(""), size, Pattern::new(number))?;
+        return Ok((disk.file_system().unwrap_or_else(|| "file".into()), disk));
+    }
+    let disk = DiskFile::existing(path, size);
+    let len = disk.open(IoMode::Direct).and_then(|_| {
+        seek(disk.open(IoMode::Buffer)?, SeekFrom::End(0)).map_err(failed("seeking"))
+    });
+    let (what, hint) = match len {
+        Ok(len) if len >= size => return Ok(("raw".into(), disk)),
+        Ok(len) => (format!("has {len} bytes, of {size}"), "choose a smaller --size"),
+        Err(trouble) => (
+            format!("cannot be read: {}", trouble.reason),
+            "run as root, or choose another device: --on PATH",
+        ),
+    };
+    Err(Failure::new(FAILED, format!("{}: {what}", path.display()), hint))
 }
 
 /// The offsets to read from, the same for all rows.
@@ -167,55 +185,72 @@ fn offsets(args: &SmallArgs) -> Vec<u64> {
 #[derive(Clone, Copy, Debug)]
 struct Point<'t> {
     way: Way,
-    target: &'t Target,
+    target: &'t str,
+    disk: &'t DiskFile,
     depth: u32,
     args: &'t SmallArgs,
 }
 
-impl<'t> Point<'t> {
+impl Point<'_> {
     fn about(&self) -> Members {
-        let engine = match self.way.engine {
-            EngineKind::Libaio => "libaio",
-            EngineKind::Uring => "io_uring",
-            EngineKind::Gather => "gather",
-        };
+        let engine = json!(self.way.engine);
         let polled = if self.way.polled { " polled" } else { "" };
         vec![
-            ("target", self.target.name.clone().into()),
-            ("way", format!("{engine}{polled}").into()),
-            ("memory", self.way.memory.name().into()),
+            ("target", self.target.into()),
+            ("way", format!("{}{polled}", engine.as_str().unwrap_or_default()).into()),
+            ("memory", json!(self.way.memory)),
             ("by", if self.way.fio { "fio" } else { "us" }.into()),
             ("depth", self.depth.into()),
         ]
     }
 
     /// Creates the reader for these offsets.
-    fn reader(&self, offsets: &[u64]) -> Result<Reader<'t>, Trouble> {
-        let Way { engine, polled, memory, .. } = self.way;
-        let (file, depth) = (self.target.direct()?, self.depth);
-        let memory = || ReadBlocks::new(memory, depth);
-        let engine: Box<dyn Engine + 't> = match engine {
-            EngineKind::Libaio => Box::new(Libaio::new(file, memory()?, depth)?),
-            EngineKind::Uring => Box::new(Uring::new(file, memory()?, depth, polled)?),
-            EngineKind::Gather => {
-                let gather = GatherReader::new(self.target, depth, offsets, polled)?;
-                return Ok(Reader::Gather(Box::new(gather)));
-            }
+    fn reader(&self, offsets: &[u64]) -> Result<Box<dyn Reader>, Trouble> {
+        let (Way { engine, polled, memory, .. }, depth) = (self.way, self.depth);
+        let file = self.disk.open(IoMode::Direct)?;
+        if engine == EngineKind::Gather {
+            return Ok(Box::new(GatherReader::new(self.disk, depth, offsets, polled)?));
+        }
+        let user = memory == MemoryKind::User;
+        let memory = ReadBlocks::new(memory, depth)?;
+        let appends = self.args.append_every.map(|every| Appends::new(self.disk, every));
+        let appends = appends.transpose()?;
+        if engine == EngineKind::Libaio {
+            let engine = Libaio::new(file, depth)?;
+            let queue = |engine: &mut Libaio, tag, place, offset| {
+                engine.queue(tag, place, offset);
+                Ok(())
+            };
+            return Ok(Box::new(BlockReader { engine, queue, memory, depth, appends }));
+        }
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun();
+        if polled {
+            builder.setup_iopoll();
+        }
+        let mut engine = Uring::new(&builder, depth, Some(file), polled)?;
+        memory.register(&mut engine)?;
+        let queue = move |engine: &mut Uring, tag, place, offset| {
+            let (file, place, len) = (types::Fixed(0), place as *mut u8, BLOCK as u32);
+            let request = if user {
+                opcode::Read::new(file, place, len).offset(offset).build()
+            } else {
+                opcode::ReadFixed::new(file, place, len, 0).offset(offset).build()
+            };
+            // SAFETY: the memory is there until the engine, which is dropped first, is gone.
+            unsafe { engine.queue(mark(tag, len), request) }
         };
-        let appends =
-            self.args.append_every.map(|every| Appends::new(self.target, every)).transpose()?;
-        Ok(Reader::Worker(Worker { engine, depth, polled, appends }))
+        Ok(Box::new(BlockReader { engine, queue, memory, depth, appends }))
     }
 
     /// Reads from all offsets and compares. fio is not compared.
     fn compare(&self, offsets: &[u64]) -> Result<(), Trouble> {
-        if self.way.fio {
-            return Ok(());
+        if !self.way.fio {
+            self.reader(offsets)?.compare(offsets, self.disk)?;
+            // The comparison may have left pages in the page cache, where direct reads look first.
+            self.disk.forget();
         }
-        match self.reader(offsets)? {
-            Reader::Worker(mut worker) => worker.compare(offsets, self.target),
-            Reader::Gather(mut gather) => gather.compare(self.target),
-        }
+        Ok(())
     }
 
     /// Reads from all offsets, and returns the cost.
@@ -262,13 +297,13 @@ impl<'t> Point<'t> {
 
     /// The cheapest options of fio: requests in batches, no statistics per request.
     fn fio(&self, reads: u64) -> Result<Command, Trouble> {
-        self.target.direct()?;
+        self.disk.open(IoMode::Direct)?;
         let (depth, batch) = (self.depth, batch(self.depth));
         let mut command = Command::new("fio");
         command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
         command.args(["--name=small", "--rw=randread", "--direct=1", "--norandommap"]);
         command.args(["--gtod_reduce=1", "--invalidate=0", "--mem=mmap"]);
-        command.arg(fio::filename(&self.target.path));
+        command.arg(fio::filename(self.disk));
         command.args([format!("--bs={BLOCK}"), format!("--size={}", self.args.size)]);
         command.args([format!("--io_size={}", reads * BLOCK), format!("--iodepth={depth}")]);
         command.arg(format!("--iodepth_batch_submit={batch}"));
@@ -288,19 +323,4 @@ impl<'t> Point<'t> {
 /// Reads per second, and the clock's count per read.
 fn costs(iops: f64, per_read: f64) -> Run {
     vec![("iops", iops), ("per_read", per_read)]
-}
-
-enum Reader<'t> {
-    Worker(Worker<'t>),
-    Gather(Box<GatherReader>),
-}
-
-impl Reader<'_> {
-    /// Reads from the offsets, which are the first of those it was created for.
-    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
-        match self {
-            Self::Worker(worker) => worker.read(offsets),
-            Self::Gather(gather) => gather.read(offsets.len()),
-        }
-    }
 }

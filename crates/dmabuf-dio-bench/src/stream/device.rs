@@ -2,20 +2,19 @@
 //! The simulated device, the usual way of reading it, and the frames that it numbers.
 
 use std::fs::File;
-use std::io::Read as _;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, BufReader, Read as _};
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use dmabuf_dio_stream::{Channel, Device, frame_bytes};
 use dmabuf_dio_sys::iio;
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno as Os;
 
 use super::usb::Usb;
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::outcome::{Status, Trouble, failed, repeat};
+use crate::outcome::{Status, Trouble, failed};
 
 /// Bytes of a frame: its number.
 pub(crate) const FRAME: u64 = 8;
@@ -62,21 +61,25 @@ impl Drop for Adc {
     }
 }
 
+/// libiio's program.
+pub(crate) fn rwdev(path: Option<&Path>) -> Command {
+    Command::new(path.unwrap_or_else(|| Path::new("iio_rwdev")))
+}
+
 /// The usual way: `read()` of a block, then `write()`.
 pub(crate) struct DeviceReader<'a> {
     adc: &'a Adc,
-    buffer: OwnedFd,
+    buffer: File,
     memory: Mapping,
-    block: u64,
 }
 
 impl<'a> DeviceReader<'a> {
     /// Opens the device's buffer and starts it.
     pub(crate) fn start(adc: &'a Adc, block: u64) -> Result<Self, Trouble> {
         let device = &adc.device;
-        let node = rustix::fs::open(device.node(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(failed("opening the device"))?;
-        let buffer = iio::get_fd(node.as_fd(), 0).map_err(failed("IIO_GET_FD"))?;
+        let node = File::options().read(true).write(true).open(device.node());
+        let node = node.map_err(failed("opening the device"))?;
+        let buffer = iio::get_fd(node.as_fd(), 0).map_err(failed("IIO_GET_FD"))?.into();
         let attribute = |what: &str, name: &str, value: &str| {
             device.write(name, value).map_err(|error| {
                 Trouble::new(
@@ -93,20 +96,18 @@ impl<'a> DeviceReader<'a> {
         std::thread::sleep(Duration::from_millis(200));
         let memory = Mapping::anonymous(block, Pages::Huge).map_err(failed("mmap"))?;
         attribute("blocks of that size for read()", "buffer0/enable", "1")?;
-        Ok(Self { adc, buffer, memory, block })
+        Ok(Self { adc, buffer, memory })
     }
 
     /// Reads a block and passes its bytes to `write`.
     pub(crate) fn pass_on(
         &mut self,
-        mut write: impl FnMut(&[u8]) -> Result<usize, Os>,
+        write: impl FnOnce(&[u8]) -> io::Result<()>,
     ) -> Result<(), Trouble> {
         // SAFETY: the memory is this process's alone and as long as a block.
         let bytes = unsafe { self.memory.bytes() };
-        repeat("read()", self.block, |done| {
-            rustix::io::read(&self.buffer, &mut bytes[done as usize..])
-        })?;
-        repeat("write()", self.block, |done| write(&bytes[done as usize..]))
+        self.buffer.read_exact(bytes).map_err(failed("read()"))?;
+        write(bytes).map_err(failed("write()"))
     }
 }
 
@@ -130,37 +131,29 @@ impl Frames {
     /// Looks at every frame.
     pub(crate) fn of(path: &Path) -> Result<Self, Trouble> {
         let failed = failed("reading the file");
-        let mut file = File::open(path).map_err(&failed)?;
+        let file = File::open(path).map_err(&failed)?;
+        let len = file.metadata().map_err(&failed)?.len();
+        let (mut file, mut frame) = (BufReader::with_capacity(PIECE, file), [0; FRAME as usize]);
         let mut found = Self::default();
-        let mut piece = vec![0; PIECE];
-        let mut filled = 0;
-        loop {
-            match file.read(&mut piece[filled..]).map_err(&failed)? {
-                0 if filled == 0 => return Ok(found),
-                0 => {
-                    let what = format!("the file ends within frame {}", found.next);
-                    return Err(Trouble::new(Status::Different, what));
-                }
-                count => filled += count,
-            }
-            let whole = filled - filled % FRAME as usize;
-            found.add(&piece[..whole])?;
-            piece.copy_within(whole..filled, 0);
-            filled -= whole;
+        for _ in 0..len / FRAME {
+            file.read_exact(&mut frame).map_err(&failed)?;
+            found.add(u64::from_le_bytes(frame))?;
         }
+        if len % FRAME > 0 {
+            let what = format!("the file ends within frame {}", found.next);
+            return Err(Trouble::different(what));
+        }
+        Ok(found)
     }
 
-    fn add(&mut self, frames: &[u8]) -> Result<(), Trouble> {
-        for frame in frames.chunks_exact(FRAME as usize) {
-            let number = u64::from_le_bytes(frame.try_into().unwrap_or_default());
-            if number < self.next {
-                let what = format!("frame {number} comes where {} should", self.next);
-                return Err(Trouble::new(Status::Different, what));
-            }
-            self.lost += number - self.next;
-            self.next = number + 1;
-            self.count += 1;
+    fn add(&mut self, number: u64) -> Result<(), Trouble> {
+        if number < self.next {
+            let what = format!("frame {number} comes where {} should", self.next);
+            return Err(Trouble::different(what));
         }
+        self.lost += number - self.next;
+        self.next = number + 1;
+        self.count += 1;
         Ok(())
     }
 }

@@ -6,15 +6,19 @@ pub(crate) mod device;
 mod peer;
 mod usb;
 
-use std::os::fd::OwnedFd;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dmabuf_dio::Buffer;
 use dmabuf_dio_stream::{BlockRing, Discard, FileSink, IioSource, Sink, Stream, UsbSink};
 use dmabuf_dio_terminal::exit::Failure;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::buffer::{BufferKind, Maker};
@@ -66,34 +70,26 @@ const COUNT: u64 = 4;
 const MOST: u64 = 256;
 
 /// How the program receives samples and passes them on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Method {
+    #[serde(rename = "read()")]
     Read,
     /// The file is opened with `O_DIRECT`.
+    #[serde(rename = "read(), O_DIRECT")]
     ReadDirect,
+    #[serde(rename = "dma-buf")]
     DmaBuf,
     /// dma-bufs over memfds, whose pages have 4 KiB.
+    #[serde(rename = "udmabuf")]
     Udmabuf,
     /// libiio's program, with dma-bufs of its own.
+    #[serde(rename = "iio_rwdev")]
     Rwdev,
 }
 
-impl Method {
-    const ALL: [Self; 5] = [Self::Read, Self::ReadDirect, Self::DmaBuf, Self::Udmabuf, Self::Rwdev];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read()",
-            Self::ReadDirect => "read(), O_DIRECT",
-            Self::DmaBuf => "dma-buf",
-            Self::Udmabuf => "udmabuf",
-            Self::Rwdev => "iio_rwdev",
-        }
-    }
-}
-
 /// The destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum To {
     Nothing,
     File,
@@ -113,24 +109,21 @@ pub(crate) fn measure(args: &StreamArgs) -> Result<Report, Failure> {
     let adc = Adc::find()?;
     let usb = Usb::open(args.usb.as_deref());
     let clock = Clock::start()?;
-    facts.extend([("total", args.total.into()), ("unit", clock.unit().name().into())]);
+    facts.extend([("total", args.total.into()), ("unit", json!(clock.unit()))]);
     let bench = StreamBench { args, clock: &clock, adc: &adc, usb: usb.as_ref() };
     let mut cases = Vec::new();
     for &block in &args.blocks {
-        for (to, name) in [(To::Nothing, "nothing"), (To::File, "file"), (To::Usb, "usb")] {
-            for method in Method::ALL {
-                let without = (method == Method::Rwdev && args.peer_iio_rwdev.is_none())
-                    || (method == Method::ReadDirect && to != To::File);
+        for to in [To::Nothing, To::File, To::Usb] {
+            use Method::{DmaBuf, Read, ReadDirect, Rwdev, Udmabuf};
+            for method in [Read, ReadDirect, DmaBuf, Udmabuf, Rwdev] {
+                let without = (method == Rwdev && args.peer_iio_rwdev.is_none())
+                    || (method == ReadDirect && to != To::File);
                 if !without {
-                    let about = vec![
-                        ("to", name.into()),
-                        ("way", method.name().into()),
-                        ("block", block.into()),
-                    ];
+                    let about =
+                        vec![("to", json!(to)), ("way", json!(method)), ("block", block.into())];
                     let (bench, row) = (&bench, StreamRow { method, to, block });
                     // In run 0 samples are compared.
-                    let run = move |run| Ok(Some(bench.run(row, run == 0)?).filter(|_| run > 0));
-                    cases.push(Case::new(about, run));
+                    cases.push(Case::new(about, move |run| bench.run(row, run == 0)));
                 }
             }
         }
@@ -205,23 +198,17 @@ impl StreamBench<'_> {
         self.usb.map(Usb::endpoint).map_err(Clone::clone)
     }
 
-    /// Opens a file or an endpoint; nothing is `nothing`.
-    fn open(
-        &self,
-        to: To,
-        file: &Path,
-        nothing: Option<&Path>,
-        flags: OFlags,
-    ) -> Result<Writer, Trouble> {
-        let open = |path: &Path, flags| {
-            rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC | flags, Mode::from(0o600))
-                .map_err(failed("opening the sink"))
+    /// Opens a file or an endpoint.
+    fn open(&self, to: To, file: &Path, flags: OFlags) -> Result<Option<File>, Trouble> {
+        let path = match to {
+            To::Nothing => return Ok(None),
+            To::File => file.to_owned(),
+            To::Usb => self.endpoint()?,
         };
-        Ok(Writer(match to {
-            To::Nothing => nothing.map(|path| open(path, flags)).transpose()?,
-            To::File => Some(open(file, OFlags::CREATE | OFlags::TRUNC | flags)?),
-            To::Usb => Some(open(&self.endpoint()?, flags)?),
-        }))
+        let mut options = OpenOptions::new();
+        options.write(true).create(to == To::File).truncate(to == To::File);
+        let sink = options.custom_flags(flags.bits() as i32).open(path);
+        sink.map(Some).map_err(failed("opening the sink"))
     }
 
     fn by_read(
@@ -231,13 +218,13 @@ impl StreamBench<'_> {
         total: u64,
         flags: OFlags,
     ) -> Result<Spent, Trouble> {
-        let writer = self.open(row.to, file, None, flags)?;
+        let mut sink = self.open(row.to, file, flags)?;
         let mut reader = DeviceReader::start(self.adc, row.block)?;
         let meter = Span::begin(Some(self.clock), Phase::Io);
         for _ in 0..total / row.block {
-            reader.pass_on(|bytes| writer.write(bytes))?;
+            reader.pass_on(|bytes| sink.as_mut().map_or(Ok(()), |sink| sink.write_all(bytes)))?;
         }
-        writer.finish()?;
+        finish(sink.as_ref())?;
         Ok(self.ended(meter))
     }
 
@@ -272,39 +259,30 @@ fn count(block: u64) -> u64 {
 }
 
 fn check(to: To, file: &Path, total: u64, before: Option<u64>) -> Result<(), Trouble> {
-    let different = |reason: String| Err(Trouble::new(Status::Different, reason));
-    match to {
-        To::Nothing => Ok(()),
+    let wrong = match to {
+        To::Nothing => None,
         To::File => match Frames::of(file)? {
-            found if found.lost > 0 => different(format!("{} frames are missing", found.lost)),
+            found if found.lost > 0 => Some(format!("{} frames are missing", found.lost)),
             found if found.count < total / FRAME => {
-                different(format!("the file has {} frames", found.count))
+                Some(format!("the file has {} frames", found.count))
             }
-            _ => Ok(()),
+            _ => None,
         },
-        To::Usb => match (before, Usb::wrong_frames()) {
-            (Some(before), Some(after)) if after > before => {
-                different(format!("the host found {} wrong frames", after - before))
+        To::Usb => match before.zip(Usb::wrong_frames()) {
+            Some((before, after)) if after > before => {
+                Some(format!("the host found {} wrong frames", after - before))
             }
-            _ => Ok(()),
+            _ => None,
         },
-    }
+    };
+    wrong.map_or(Ok(()), |wrong| Err(Trouble::different(wrong)))
 }
 
-/// The destination of the samples, or nothing.
-struct Writer(Option<OwnedFd>);
-
-impl Writer {
-    fn write(&self, bytes: &[u8]) -> Result<usize, Os> {
-        self.0.as_ref().map_or(Ok(bytes.len()), |fd| rustix::io::write(fd, bytes))
-    }
-
-    /// Waits until all of it is on the disk or at the host.
-    fn finish(&self) -> Result<(), Trouble> {
-        match self.0.as_ref().map_or(Ok(()), rustix::fs::fsync) {
-            // An endpoint has nothing to make durable.
-            Ok(()) | Err(Os::INVAL) => Ok(()),
-            Err(errno) => Err(Trouble::failed("fsync()", errno)),
-        }
+/// Waits until all of it is on the disk or at the host.
+fn finish(sink: Option<&File>) -> Result<(), Trouble> {
+    match sink.map_or(Ok(()), rustix::fs::fsync) {
+        // An endpoint has nothing to make durable.
+        Ok(()) | Err(Os::INVAL) => Ok(()),
+        Err(errno) => Err(Trouble::failed("fsync()", errno)),
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! libiio's `iio_rwdev`, which the user has installed.
 
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::fs::OFlags;
 
-use super::device::Adc;
-use super::{StreamBench, StreamRow};
+use super::device::{Adc, rwdev};
+use super::{StreamBench, StreamRow, finish};
 use crate::measure::clock::Unit;
 use crate::measure::meter::{Span, Spent, cpu_ms};
 use crate::measure::phase::Phase;
@@ -52,22 +52,21 @@ impl StreamBench<'_> {
         file: &Path,
         bytes: u64,
     ) -> Result<Spent, Trouble> {
-        let program = self.args.peer_iio_rwdev.as_deref().unwrap_or_else(|| Path::new("iio_rwdev"));
-        let writer = self.open(row.to, file, Some(Path::new("/dev/null")), OFlags::empty())?;
-        let out = writer.0.as_ref().map(OwnedFd::try_clone).transpose();
-        let out =
-            out.map_err(failed("duplicating a descriptor"))?.map_or_else(Stdio::null, Stdio::from);
-        let mut command = Command::new(program);
+        let sink = self.open(row.to, file, OFlags::empty())?;
+        let out = sink.as_ref().map(File::try_clone).transpose();
+        let out = out.map_err(failed("duplicating a descriptor"))?;
+        let mut command = rwdev(self.args.peer_iio_rwdev.as_deref());
         command.args(["-b", &(row.block / self.adc.frame()).to_string()]);
         command.args(["-s", &(bytes / self.adc.frame()).to_string()]).arg(Adc::NAME);
-        command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(out.map_or_else(Stdio::null, Stdio::from));
+        command.stderr(Stdio::null());
         self.clock.settle();
         let children = cpu_ms(libc::RUSAGE_CHILDREN);
         let span = Span::begin(Some(self.clock), Phase::Io);
         let status = command.status().map_err(|error| {
             Trouble::new(Status::Unavailable, format!("iio_rwdev cannot be run: {error}"))
         })?;
-        writer.finish()?;
+        finish(sink.as_ref())?;
         let mut spent = self.ended(span);
         if !status.success() {
             return Err(Trouble::new(Status::Failed, format!("iio_rwdev ended with {status}")));

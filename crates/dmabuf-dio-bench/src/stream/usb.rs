@@ -3,14 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::Function;
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Trouble, failed};
+use crate::outcome::Trouble;
 
 /// Attributes of the host of `kernel/sim/usb_sink`.
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
@@ -30,18 +29,13 @@ impl Usb {
             return Err(Trouble::unavailable(what, Os::NODEV, "no --usb FOLDER"));
         };
         let mut function = Function::new(folder).map_err(Trouble::of_stream)?;
-        let (token, begin) = (CancelToken::new(), Instant::now());
-        let enabled = std::thread::scope(|scope| {
-            let waiting = Builder::new()
-                .spawn_scoped(scope, || function.wait(&token))
-                .map_err(failed("starting a thread"))?;
-            while !waiting.is_finished() && begin.elapsed() < PATIENCE {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            token.cancel();
-            Ok::<_, Trouble>(waiting.join().unwrap_or(Ok(false)))
-        })?;
-        if enabled.map_err(Trouble::of_stream)? {
+        let token = CancelToken::new();
+        let over = token.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(PATIENCE);
+            over.cancel();
+        });
+        if function.wait(&token).map_err(Trouble::of_stream)? {
             Ok(Self { function })
         } else {
             Err(Trouble::unavailable(what, Os::NODEV, "no host enables it"))

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every way of having a file in memory, for all benchmarks.
 
+pub(crate) mod flight;
 pub(crate) mod held;
 pub(crate) mod module;
 mod parallel;
 pub(crate) mod registry;
 pub(crate) mod ring;
 
-use std::cell::OnceCell;
-use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 
 use dmabuf_dio::{Backend, Errno, Kind, Loader};
 use dmabuf_dio_sys::heap;
 use io_uring::IoUring;
 use rustix::buffer::spare_capacity;
-use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
 
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd, open_heap};
-use crate::disk::{DiskFile, IoMode, no_direct};
+use crate::disk::{DiskFile, IoMode};
 use crate::host::setting::Setting;
 use crate::measure::meter::Meter;
 use crate::outcome::{Trouble, failed, repeat, whole};
 use held::{Held, Memory};
+use ring::Uring;
 
 const RING_ENTRIES: u32 = 16;
 /// Minimum size that `malloc` returns to the kernel when it is freed.
@@ -40,12 +39,11 @@ const ALL: u64 = 1 << 40;
 /// A way of having a file in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Way {
-    /// Make a buffer, then `read()` into its mapping.
-    Read(BufferKind, IoMode),
+    /// Make a buffer, then `read()` into its mapping, which includes making the mapping and, of a memfd, its pages, or,
+    /// if `mapped`, finds them made.
+    Read { kind: BufferKind, mode: IoMode, mapped: bool },
     /// Make a dma-buf, then `copy_file_range()` to it; if `again`, once more, as a kernel may have kept it mapped.
     Copy { kind: BufferKind, again: bool },
-    /// `read()` into a mapping whose pages have been allocated before.
-    Mapped(BufferKind, IoMode),
     /// Read into a memfd from several threads. The udmabuf over it is created meanwhile, or, if `huge`,
     /// at the end, as what it pins cannot become a huge page.
     Parallel { huge: bool },
@@ -60,9 +58,9 @@ pub(crate) enum Way {
     /// READ of the module into an attached buffer; 0 selects its default.
     ModuleRead { chunk: u64, depth: u32 },
     /// `READ_FIXED` on lent pages.
-    Slots { chunk: u64, depth: u64 },
+    Slots { chunk: u64, depth: u32 },
     /// `READ_FIXED` into a registered memfd, whose pages have been allocated before.
-    Registered { chunk: u64, depth: u64 },
+    Registered { chunk: u64, depth: u32 },
     /// The library.
     Library { backend: Option<Backend>, kind: Kind, huge_pages: bool },
     /// `pread()` into zeroed memory, as a fresh process gets it.
@@ -94,8 +92,7 @@ impl Way {
             Self::Zeroed
             | Self::Malloc
             | Self::Library { backend: Some(Backend::Buffered), .. }
-            | Self::Mapped(_, IoMode::Buffer)
-            | Self::Read(_, IoMode::Buffer) => [1, 1],
+            | Self::Read { mode: IoMode::Buffer, .. } => [1, 1],
             _ => [0, 1],
         }
     }
@@ -108,16 +105,20 @@ impl Way {
     /// Loads the file, in phases.
     pub(crate) fn run(self, setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
         match self {
-            Self::Read(kind, mode) => {
+            Self::Read { kind, mode, mapped } => {
                 let (file, len) = setup.open(mode)?;
                 let maker = Maker::new(kind)?;
-                let buffer = meter.allocation(|| maker.make(len))?;
+                let (buffer, mapping) = meter.allocation(|| {
+                    let buffer = maker.make(len)?;
+                    let mapping = mapped.then(|| buffer.map_with_pages()).transpose()?;
+                    Ok((buffer, mapping))
+                })?;
                 let mapping = meter.io(|| {
-                    let mut mapping = buffer.map()?;
+                    let mut mapping = mapping.map_or_else(|| buffer.map(), Ok)?;
                     buffer.read(file, &mut mapping)?;
                     Ok(mapping)
                 })?;
-                Ok(Held::buffer(buffer, vec![mapping]))
+                Ok(Held::mapped(buffer, mapping))
             }
             Self::Copy { kind, again } => {
                 let (file, len) = setup.open(IoMode::Direct)?;
@@ -130,13 +131,12 @@ impl Way {
                     Ok(buffer)
                 })?;
                 meter.io(|| buffer.copy_file_range(file))?;
-                Ok(Held::buffer(buffer, vec![]))
+                Ok(Held::buffer(buffer))
             }
-            Self::Mapped(kind, mode) => mapped(kind, mode, setup, meter),
             Self::Parallel { huge } => {
                 let (file, len) = setup.open(IoMode::Direct)?;
                 let (buffer, mapping) = meter.load(|| parallel::load(file, len, huge))?;
-                Ok(Held::buffer(buffer, vec![mapping]))
+                Ok(Held::mapped(buffer, mapping))
             }
             Self::Sendfile => sendfile(setup, meter),
             Self::Load { by: LoadProvider::Heap, mode, gather } => {
@@ -149,30 +149,32 @@ impl Way {
             Self::Allocate => {
                 let len = setup.open(IoMode::Buffer)?.1;
                 let maker = Maker::new(BufferKind::DmaBuf)?;
-                Ok(Held::unfilled(meter.allocation(|| maker.make(len))?))
+                let buffer = meter.allocation(|| maker.make(len))?;
+                Ok(Held::of(Memory::Unfilled(Some(buffer))))
             }
             Self::Attach(kind) => {
                 let buffer = Maker::new(kind)?.make(setup.open(IoMode::Buffer)?.1)?;
                 let context = meter.allocation(|| module::attach(&buffer))?;
-                Ok(Held::attached(buffer, context))
+                let held = Held::of(Memory::Unfilled(None)).in_context(context);
+                Ok(Held { unmeasured: Some(buffer), ..held })
             }
             Self::ModuleRead { chunk, depth } => {
                 let (file, len) = setup.open(IoMode::Direct)?;
                 let (buffer, context) = module::attached(len, meter)?;
                 meter.io(|| module::read(&context, file, len, chunk, depth))?;
-                Ok(Held::buffer(buffer, vec![]).in_context(context))
+                Ok(Held::buffer(buffer).in_context(context))
             }
             Self::Slots { chunk, depth } => {
                 let len = setup.open(IoMode::Direct)?.1;
                 let (buffer, context) = module::attached(len, meter)?;
                 module::read_slots(setup.ring()?, &context, len, (chunk, depth), meter)?;
-                Ok(Held::buffer(buffer, vec![]).in_context(context).registered())
+                Ok(Held { registered: true, ..Held::buffer(buffer).in_context(context) })
             }
             Self::Registered { chunk, depth } => registered_memfd((chunk, depth), setup, meter),
             Self::Library { backend, kind, huge_pages } => {
-                let loader = match setup.source {
-                    Source::Disk(disk, _) => Loader::from_fd(disk.open(IoMode::Buffer)?.as_fd()),
-                    Source::Path(path) => Loader::new(path),
+                let loader = match setup.disk.path() {
+                    Some(path) => Loader::new(path),
+                    None => Loader::from_fd(setup.disk.open(IoMode::Buffer)?.as_fd()),
                 };
                 let loader = loader.backend(backend).kind(kind).huge_pages(huge_pages);
                 let loaded = meter.load(|| loader.load()).map_err(Trouble::of_library)?;
@@ -195,33 +197,13 @@ impl Way {
     }
 }
 
-fn mapped(
-    kind: BufferKind,
-    mode: IoMode,
-    setup: &Setup<'_>,
-    meter: &mut Meter<'_>,
-) -> Result<Held, Trouble> {
-    let (file, len) = setup.open(mode)?;
-    let maker = Maker::new(kind)?;
-    let (buffer, mut mapping) = meter.allocation(|| {
-        let buffer = maker.make(len)?;
-        let mut mapping = buffer.map()?;
-        if kind == BufferKind::Memfd {
-            mapping.populate(0, len).map_err(failed("madvise"))?;
-        }
-        Ok((buffer, mapping))
-    })?;
-    meter.io(|| buffer.read(file, &mut mapping))?;
-    Ok(Held::buffer(buffer, vec![mapping]))
-}
-
 /// Creates the dma-buf last, which also allocates the memfd's pages.
 fn sendfile(setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
     let (file, len) = setup.open(IoMode::Direct)?;
     let maker = Maker::new(BufferKind::UdmabufMemfd)?;
     let empty = meter.allocation(|| memfd(len))?;
     meter.io(|| empty.sendfile(file))?;
-    Ok(Held::buffer(meter.allocation(|| maker.cover(empty))?, vec![]))
+    Ok(Held::buffer(meter.allocation(|| maker.cover(empty))?))
 }
 
 fn by_heap(
@@ -244,11 +226,11 @@ fn by_heap(
         _ => Trouble::failed(FLAG, errno),
     })?;
     whole(FLAG, done, len)?;
-    Ok(Held::buffer(Buffer::of_dmabuf(fd, len), vec![]))
+    Ok(Held::buffer(Buffer::of_dmabuf(fd, len)))
 }
 
 fn registered_memfd(
-    (chunk, depth): (u64, u64),
+    requests: (u64, u32),
     setup: &mut Setup<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<Held, Trouble> {
@@ -256,8 +238,7 @@ fn registered_memfd(
     let ring = setup.ring()?;
     let (buffer, mut mapping) = meter.allocation(|| {
         let buffer = memfd(len)?;
-        let mut mapping = buffer.map()?;
-        mapping.populate(0, len).map_err(failed("madvise"))?;
+        let mapping = buffer.map_with_pages()?;
         Ok((buffer, mapping))
     })?;
     // SAFETY: the mapping is this program's own and only the ring uses it until it is unregistered.
@@ -269,13 +250,11 @@ fn registered_memfd(
         .collect();
     meter
         // SAFETY: they stay mapped until they are unregistered by `close`, and hold plain bytes.
-        .allocation(|| unsafe { ring.submitter().register_buffers(&pieces) })
+        .allocation(|| unsafe { ring.ring.submitter().register_buffers(&pieces) })
         .map_err(failed("registering memory with io_uring"))?;
-    meter.io(|| {
-        // SAFETY: as above.
-        unsafe { ring::read_fixed(ring, address, MOST_REGISTERED, len, chunk, depth) }
-    })?;
-    Ok(Held::buffer(buffer, vec![mapping]).registered())
+    // SAFETY: as above.
+    meter.io(|| unsafe { ring.read_fixed(address, MOST_REGISTERED, len, requests) })?;
+    Ok(Held { registered: true, ..Held::mapped(buffer, mapping) })
 }
 
 fn malloc(setup: &Setup<'_>) -> Result<Held, Trouble> {
@@ -318,72 +297,41 @@ fn by_ring(piece: u64, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
 
 /// The file, and what programs set up before their first transfer.
 pub(crate) struct Setup<'a> {
-    source: Source<'a>,
-    /// A way uses one mode.
-    opened: OnceCell<File>,
-    ring: Option<IoUring>,
-}
-
-/// Where the file comes from.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    /// It is open; this many bytes of it are loaded.
-    Disk(&'a DiskFile, u64),
-    /// It is opened by what uses it.
-    Path(&'a Path),
+    disk: &'a DiskFile,
+    /// How many bytes of it are loaded.
+    len: u64,
+    ring: Option<Uring>,
 }
 
 impl<'a> Setup<'a> {
-    pub(crate) fn of_disk(disk: &'a DiskFile, len: u64) -> Self {
-        Self { source: Source::Disk(disk, len), opened: OnceCell::new(), ring: None }
-    }
-
-    pub(crate) fn of_path(path: &'a Path) -> Self {
-        Self { source: Source::Path(path), opened: OnceCell::new(), ring: None }
+    pub(crate) fn new(disk: &'a DiskFile, len: u64) -> Self {
+        Self { disk, len, ring: None }
     }
 
     /// The file, and how many bytes of it are loaded.
-    fn open(&self, mode: IoMode) -> Result<(&File, u64), Trouble> {
-        let path = match self.source {
-            Source::Disk(disk, len) => return Ok((disk.open(mode)?, len)),
-            Source::Path(path) => path,
-        };
-        if self.opened.get().is_none() {
-            let flags = if mode == IoMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
-            let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
-            let _ = self.opened.set(file.map_err(|error| match Errno::from(&error) {
-                Errno::INVAL if mode == IoMode::Direct => no_direct(Errno::INVAL),
-                errno => Trouble::failed("open", errno),
-            })?);
-        }
-        let file = self.opened.get().ok_or_else(|| Trouble::failed("open", Os::IO))?;
-        let len = file.metadata().map_err(failed("fstat"))?.len();
-        Ok((file, len))
+    fn open(&self, mode: IoMode) -> Result<(&'a File, u64), Trouble> {
+        Ok((self.disk.open(mode)?, self.len))
     }
 
     /// The ring, created at first use. Its fixed file 0 is the file, open with `O_DIRECT`.
-    fn ring(&mut self) -> Result<&mut IoUring, Trouble> {
+    fn ring(&mut self) -> Result<&mut Uring, Trouble> {
         if self.ring.is_none() {
-            let file = self.open(IoMode::Direct)?.0.as_raw_fd();
-            let make = || {
-                let ring = IoUring::new(RING_ENTRIES)?;
-                ring.submitter().register_files(&[file])?;
-                Ok(ring)
-            };
-            self.ring = Some(make().map_err(|error: std::io::Error| ring::no_ring(error))?);
+            let file = self.disk.open(IoMode::Direct)?;
+            let ring = Uring::new(&IoUring::builder(), RING_ENTRIES, Some(file), false)?;
+            self.ring = Some(ring);
         }
         self.ring.as_mut().ok_or_else(|| Trouble::failed("io_uring", Os::IO))
     }
 
     /// Frees what a way has filled, as a phase, which has nothing else.
     pub(crate) fn close(&self, held: Held, meter: &mut Meter<'_>) {
-        let Held { memory, mappings, context, registered, unmeasured, .. } = held;
+        let Held { memory, mapping, context, registered, unmeasured } = held;
         let ring = self.ring.as_ref().filter(|_| registered);
         meter.close(move || {
             if let Some(ring) = ring {
-                drop(ring.submitter().unregister_buffers());
+                drop(ring.ring.submitter().unregister_buffers());
             }
-            drop(mappings);
+            drop(mapping);
             drop(context);
             drop(memory);
         });

@@ -5,11 +5,10 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use dmabuf_dio_sys::dio;
-use io_uring::IoUring;
 use rustix::fs::OFlags;
 
 use super::held::Held;
-use super::ring;
+use super::ring::Uring;
 use crate::buffer::{Buffer, BufferKind, Maker, cannot_open};
 use crate::measure::meter::Meter;
 use crate::outcome::{Trouble, failed, whole};
@@ -57,15 +56,15 @@ pub(super) fn read(
 
 /// `READ_FIXED` on lent pages.
 pub(super) fn read_slots(
-    ring: &mut IoUring,
+    ring: &mut Uring,
     context: &OwnedFd,
     len: u64,
-    (chunk, depth): (u64, u64),
+    requests: (u64, u32),
     meter: &mut Meter<'_>,
 ) -> Result<(), Trouble> {
-    meter.allocation(|| ring::register_slots(ring, context.as_fd(), len, SLOT))?;
+    meter.allocation(|| ring.register_slots(context.as_fd(), len, SLOT))?;
     // SAFETY: the slots cover the attached dma-buf, which is not memory of Rust's.
-    meter.io(|| unsafe { ring::read_fixed(ring, 0, SLOT, len, chunk, depth) })
+    meter.io(|| unsafe { ring.read_fixed(0, SLOT, len, requests) })
 }
 
 /// LOAD; a gather size of 0 selects the module's default.
@@ -89,5 +88,5 @@ pub(super) fn load(
         Ok((context, fd))
     })?;
     whole(WHAT, load.done, length)?;
-    Ok(Held::buffer(Buffer::of_dmabuf(fd, length), vec![]).in_context(context))
+    Ok(Held::buffer(Buffer::of_dmabuf(fd, length)).in_context(context))
 }

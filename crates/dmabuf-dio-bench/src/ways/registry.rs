@@ -4,7 +4,7 @@
 use dmabuf_dio::{Backend, Kind};
 
 use super::{LoadProvider, Way};
-use crate::buffer::BufferKind::{DmaBuf, Memfd, Udmabuf, UdmabufMemfd};
+use crate::buffer::BufferKind::{self, DmaBuf, Memfd, Udmabuf, UdmabufMemfd};
 use crate::buffer::mapping::Pages::{self, Huge, Small};
 use crate::disk::IoMode::{self, Buffer, Direct};
 
@@ -14,11 +14,19 @@ const fn library(backend: Backend) -> Way {
     Way::Library { backend: Some(backend), kind: Kind::Any, huge_pages: true }
 }
 
+const fn read(kind: BufferKind, mode: IoMode) -> Way {
+    Way::Read { kind, mode, mapped: false }
+}
+
+const fn read_mapped(kind: BufferKind, mode: IoMode) -> Way {
+    Way::Read { kind, mode, mapped: true }
+}
+
 const fn load(by: LoadProvider, mode: IoMode, gather: bool) -> Way {
     Way::Load { by, mode, gather }
 }
 
-const fn copy(kind: crate::buffer::BufferKind) -> Way {
+const fn copy(kind: BufferKind) -> Way {
     Way::Copy { kind, again: false }
 }
 
@@ -28,10 +36,10 @@ const PRIVATE: Way = Way::Library { backend: None, kind: Kind::Private, huge_pag
 pub(crate) const LOAD: [(&str, Way); 14] = {
     use LoadProvider::{Heap, Module};
     [
-        ("normal", Way::Read(DmaBuf, Buffer)),
+        ("normal", read(DmaBuf, Buffer)),
         ("LOAD module buffer", load(Module, Buffer, false)),
-        ("memfd direct R/W", Way::Read(Memfd, Direct)),
-        ("udmabuf direct", Way::Read(UdmabufMemfd, Direct)),
+        ("memfd direct R/W", read(Memfd, Direct)),
+        ("udmabuf direct", read(UdmabufMemfd, Direct)),
         ("udmabuf direct, parallel", Way::Parallel { huge: false }),
         ("udmabuf direct, parallel, huge pages", Way::Parallel { huge: true }),
         ("sendfile direct", Way::Sendfile),
@@ -39,7 +47,7 @@ pub(crate) const LOAD: [(&str, Way); 14] = {
         ("LOAD heap direct, gather", load(Heap, Direct, true)),
         ("LOAD module direct", load(Module, Direct, false)),
         ("LOAD module direct, gather", load(Module, Direct, true)),
-        ("udmabuf buffer R/W", Way::Read(Udmabuf, Buffer)),
+        ("udmabuf buffer R/W", read(Udmabuf, Buffer)),
         ("udmabuf direct c_f_r", copy(Udmabuf)),
         ("dmabuf direct c_f_r", copy(DmaBuf)),
     ]
@@ -47,11 +55,11 @@ pub(crate) const LOAD: [(&str, Way); 14] = {
 
 const COST: [(&str, Way); 20] = [
     ("malloc: read()", Way::Zeroed),
-    ("memfd: read()", Way::Read(Memfd, Buffer)),
-    ("memfd, faulted in: O_DIRECT pread", Way::Mapped(Memfd, Direct)),
+    ("memfd: read()", read(Memfd, Buffer)),
+    ("memfd, faulted in: O_DIRECT pread", read_mapped(Memfd, Direct)),
     ("memfd, faulted in: io_uring 1 MiB x 8", Way::Registered { chunk: MIB, depth: 8 }),
     ("heap: allocate", Way::Allocate),
-    ("heap: read() into the mapping", Way::Mapped(DmaBuf, Buffer)),
+    ("heap: read() into the mapping", read_mapped(DmaBuf, Buffer)),
     ("udmabuf: parallel reads", Way::Parallel { huge: false }),
     ("udmabuf: parallel reads, huge pages", Way::Parallel { huge: true }),
     ("module: attach a heap buffer", Way::Attach(DmaBuf)),
@@ -101,8 +109,8 @@ pub(crate) const COMPARE: [OwnWay; 19] = {
         own("dmabuf-dio copy_file_range", library(Backend::CopyFileRange), Huge),
         own("dmabuf-dio buffered", library(Backend::Buffered), Huge),
         own("read() into malloc", Way::Malloc, Huge),
-        own("read() into memfd", Way::Read(Memfd, Buffer), Huge),
-        own("read() into dma-buf", Way::Read(DmaBuf, Buffer), Huge),
+        own("read() into memfd", read(Memfd, Buffer), Huge),
+        own("read() into dma-buf", read(DmaBuf, Buffer), Huge),
         own("mmap, read-ahead as found", Way::Map, Huge),
         // The kernel's default, and the best: more has no effect.
         OwnWay { read_ahead: Some(128), ..own("mmap, read-ahead 128 KiB", Way::Map, Huge) },
