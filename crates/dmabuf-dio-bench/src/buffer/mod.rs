@@ -65,15 +65,16 @@ impl Maker {
     }
 
     /// Creates the dma-buf over a memfd, if this kind has one.
-    pub(crate) fn cover(&self, buffer: Buffer) -> Result<Buffer, Trouble> {
-        let Buffer { len, dmabuf: None, memfd: Some(memfd) } = buffer else { return Ok(buffer) };
-        let Some(device) = &self.device else {
-            return Ok(Buffer { len, dmabuf: None, memfd: Some(memfd) });
-        };
-        let dmabuf = udmabuf::create(device.as_fd(), memfd.as_fd(), 0, len)
-            .map_err(|errno| cannot_create(errno, len))?;
-        let memfd = Some(memfd).filter(|_| self.kind == BufferKind::UdmabufMemfd);
-        Ok(Buffer { len, dmabuf: Some(dmabuf), memfd })
+    pub(crate) fn cover(&self, mut memfd: Buffer) -> Result<Buffer, Trouble> {
+        if let Some(device) = &self.device {
+            let (fd, len) = (memfd.target(), memfd.len);
+            let dmabuf = udmabuf::create(device.as_fd(), fd, 0, len);
+            memfd.dmabuf = Some(dmabuf.map_err(|errno| cannot_create(errno, len))?);
+        }
+        if self.kind == BufferKind::Udmabuf {
+            memfd.memfd = None;
+        }
+        Ok(memfd)
     }
 }
 

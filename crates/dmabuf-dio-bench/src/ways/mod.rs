@@ -49,8 +49,11 @@ pub(crate) enum Way {
     Parallel { huge: bool },
     /// Fill a memfd by sendfile, create a udmabuf over it.
     Sendfile,
-    /// Allocate and read in one call: at once if `gather`, else all memory is allocated before the first read.
-    Load { by: LoadProvider, mode: IoMode, gather: bool },
+    /// Allocate and read in one call, by the heap flag: at once if `gather`, else all memory is allocated before the
+    /// first read.
+    HeapLoad { mode: IoMode, gather: bool },
+    /// The same by the module.
+    ModuleLoad { mode: IoMode, gather: bool },
     /// Only allocate a dma-buf.
     Allocate,
     /// Only attach a buffer to the module.
@@ -75,18 +78,12 @@ pub(crate) enum Way {
     Ring { piece: u64, depth: u32 },
 }
 
-/// The provider of LOAD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LoadProvider {
-    Heap,
-    Module,
-}
-
 impl Way {
     /// Bytes that the CPU copies and zeroes, per byte of the file.
     pub(crate) fn moves(self) -> [u8; 2] {
         match self {
-            Self::Load { .. }
+            Self::HeapLoad { .. }
+            | Self::ModuleLoad { .. }
             | Self::Attach(_)
             | Self::Library { backend: Some(Backend::Module | Backend::Heap), .. } => [0, 0],
             Self::Zeroed
@@ -139,10 +136,8 @@ impl Way {
                 Ok(Held::mapped(buffer, mapping))
             }
             Self::Sendfile => sendfile(setup, meter),
-            Self::Load { by: LoadProvider::Heap, mode, gather } => {
-                by_heap(mode, gather, setup, meter)
-            }
-            Self::Load { by: LoadProvider::Module, mode, gather } => {
+            Self::HeapLoad { mode, gather } => by_heap(mode, gather, setup, meter),
+            Self::ModuleLoad { mode, gather } => {
                 let (file, len) = setup.open(mode)?;
                 module::load(file, len, if gather { 0 } else { ALL }, meter)
             }

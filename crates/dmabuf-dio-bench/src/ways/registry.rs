@@ -3,7 +3,7 @@
 
 use dmabuf_dio::{Backend, Kind};
 
-use super::{LoadProvider, Way};
+use super::Way;
 use crate::buffer::BufferKind::{self, DmaBuf, Memfd, Udmabuf, UdmabufMemfd};
 use crate::buffer::mapping::Pages::{self, Huge, Small};
 use crate::disk::IoMode::{self, Buffer, Direct};
@@ -22,10 +22,6 @@ const fn read_mapped(kind: BufferKind, mode: IoMode) -> Way {
     Way::Read { kind, mode, mapped: true }
 }
 
-const fn load(by: LoadProvider, mode: IoMode, gather: bool) -> Way {
-    Way::Load { by, mode, gather }
-}
-
 const fn copy(kind: BufferKind) -> Way {
     Way::Copy { kind, again: false }
 }
@@ -33,25 +29,22 @@ const fn copy(kind: BufferKind) -> Way {
 const PRIVATE: Way = Way::Library { backend: None, kind: Kind::Private, huge_pages: true };
 
 /// `load`: the ways of the heap flag's thread, then those that only the thread of `copy_file_range` has.
-pub(crate) const LOAD: [(&str, Way); 14] = {
-    use LoadProvider::{Heap, Module};
-    [
-        ("normal", read(DmaBuf, Buffer)),
-        ("LOAD module buffer", load(Module, Buffer, false)),
-        ("memfd direct R/W", read(Memfd, Direct)),
-        ("udmabuf direct", read(UdmabufMemfd, Direct)),
-        ("udmabuf direct, parallel", Way::Parallel { huge: false }),
-        ("udmabuf direct, parallel, huge pages", Way::Parallel { huge: true }),
-        ("sendfile direct", Way::Sendfile),
-        ("LOAD heap direct", load(Heap, Direct, false)),
-        ("LOAD heap direct, gather", load(Heap, Direct, true)),
-        ("LOAD module direct", load(Module, Direct, false)),
-        ("LOAD module direct, gather", load(Module, Direct, true)),
-        ("udmabuf buffer R/W", read(Udmabuf, Buffer)),
-        ("udmabuf direct c_f_r", copy(Udmabuf)),
-        ("dmabuf direct c_f_r", copy(DmaBuf)),
-    ]
-};
+pub(crate) const LOAD: [(&str, Way); 14] = [
+    ("normal", read(DmaBuf, Buffer)),
+    ("LOAD module buffer", Way::ModuleLoad { mode: Buffer, gather: false }),
+    ("memfd direct R/W", read(Memfd, Direct)),
+    ("udmabuf direct", read(UdmabufMemfd, Direct)),
+    ("udmabuf direct, parallel", Way::Parallel { huge: false }),
+    ("udmabuf direct, parallel, huge pages", Way::Parallel { huge: true }),
+    ("sendfile direct", Way::Sendfile),
+    ("LOAD heap direct", Way::HeapLoad { mode: Direct, gather: false }),
+    ("LOAD heap direct, gather", Way::HeapLoad { mode: Direct, gather: true }),
+    ("LOAD module direct", Way::ModuleLoad { mode: Direct, gather: false }),
+    ("LOAD module direct, gather", Way::ModuleLoad { mode: Direct, gather: true }),
+    ("udmabuf buffer R/W", read(Udmabuf, Buffer)),
+    ("udmabuf direct c_f_r", copy(Udmabuf)),
+    ("dmabuf direct c_f_r", copy(DmaBuf)),
+];
 
 const COST: [(&str, Way); 20] = [
     ("malloc: read()", Way::Zeroed),
@@ -68,11 +61,11 @@ const COST: [(&str, Way); 20] = [
     ("module: READ, 32 MiB at a time", Way::ModuleRead { chunk: 32 * MIB, depth: 1 }),
     ("module: slot, 1 MiB x 8", Way::Slots { chunk: MIB, depth: 8 }),
     ("module: slot, 8 MiB x 4", Way::Slots { chunk: 8 * MIB, depth: 4 }),
-    ("module: LOAD", load(LoadProvider::Module, Direct, true)),
+    ("module: LOAD", Way::ModuleLoad { mode: Direct, gather: true }),
     ("series: copy_file_range, heap", copy(DmaBuf)),
     ("series: copy_file_range, heap, again", Way::Copy { kind: DmaBuf, again: true }),
     ("series: copy_file_range, udmabuf", copy(Udmabuf)),
-    ("series: heap flag", load(LoadProvider::Heap, Direct, true)),
+    ("series: heap flag", Way::HeapLoad { mode: Direct, gather: true }),
     ("library: private memory", PRIVATE),
 ];
 
