@@ -1,49 +1,124 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A device whose sectors fail or are slow on demand
+ * A device whose sectors fail or are slow on demand. The calls of the device mapper are used as they are: to start
+ * dmsetup takes an emulated processor tenths of a second.
  */
 #include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <linux/dm-ioctl.h>
 
 #include "dm.h"
 
+#define CONTROL	"/dev/mapper/control"
+#define NAME	"dio-test"
+
+/* A call's argument, with room for a table or the list of targets */
+struct argument {
+	struct dm_ioctl head;
+	char data[KIB(8)];
+};
+
 static unsigned long long sectors;
 
-static void load(const char *command, const char *table)
+/* Opened when it is needed first; -1 without the device mapper */
+static int control(void)
 {
-	expect(run_command("dmsetup --noudevsync %s dio-test <<'END'\n%sEND\n", command, table), 0);
+	static int fd = -1;
+
+	if (fd >= 0)
+		return fd;
+	fd = open(CONTROL, O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		run_command("modprobe -q dm_mod 2>/dev/null");
+		fd = open(CONTROL, O_RDWR | O_CLOEXEC);
+	}
+	return fd;
+}
+
+/* Returns 0 or -errno. */
+static int call(unsigned long request, struct argument *argument, const char *name, unsigned int flags)
+{
+	struct dm_ioctl *head = &argument->head;
+
+	head->version[0] = DM_VERSION_MAJOR;
+	head->data_size = sizeof(*argument);
+	head->data_start = offsetof(struct argument, data);
+	head->flags = flags;
+	strcpy(head->name, name);
+	return ioctl(control(), request, argument) ? -errno : 0;
+}
+
+static int simple_call(unsigned long request, unsigned int flags)
+{
+	struct argument argument = {};
+
+	return call(request, &argument, NAME, flags);
+}
+
+/* Each line of @table: the first sector, their number, a target, its arguments */
+static void load(const char *table)
+{
+	struct argument argument = {};
+	char *at = argument.data;
+
+	while (*table) {
+		struct dm_target_spec *spec = (void *)at;
+		unsigned long long start, count;
+		int length = strcspn(table, "\n"), used;
+
+		check(sscanf(table, "%llu %llu %15s%n", &start, &count, spec->target_type, &used) == 3);
+		spec->sector_start = start;
+		spec->length = count;
+		at += sizeof(*spec);
+		/* The rest of the argument is zero. */
+		memcpy(at, table + used, length - used);
+		at += (length - used + 8) & -8UL;
+		spec->next = at - (char *)spec;
+		check(at < argument.data + sizeof(argument.data) - sizeof(*spec));
+		argument.head.target_count++;
+		table += length + 1;
+	}
+	expect(call(DM_TABLE_LOAD, &argument, NAME, 0), 0);
 }
 
 void dm_stop(void)
 {
-	expect(run_command("dmsetup --noudevsync --nolockfs --noflush suspend dio-test"), 0);
+	expect(simple_call(DM_DEV_SUSPEND, DM_SUSPEND_FLAG | DM_SKIP_LOCKFS_FLAG | DM_NOFLUSH_FLAG), 0);
 }
 
 void dm_go_on(void)
 {
-	expect(run_command("dmsetup --noudevsync --nolockfs resume dio-test"), 0);
+	expect(simple_call(DM_DEV_SUSPEND, DM_SKIP_LOCKFS_FLAG), 0);
 }
 
 static void reload(const char *table)
 {
-	load("reload", table);
+	load(table);
 	/* Without flushing: requests in flight may fail, too. */
 	dm_go_on();
 }
 
 void dm_create(uint64_t bytes)
 {
-	const char *disk = raw_disk();
+	struct argument argument = {};
 	char table[128];
+	unsigned int number;
 
-	run_command("modprobe -q dm_mod 2>/dev/null");
-	if (run_command("dmsetup version >/dev/null 2>&1"))
+	if (control() < 0)
 		skip("no device mapper");
-	run_command("dmsetup --noudevsync remove dio-test 2>/dev/null");
+	simple_call(DM_DEV_REMOVE, 0);
+	expect(call(DM_DEV_CREATE, &argument, NAME, 0), 0);
+	/* As the kernel packs a number of a device */
+	number = argument.head.dev;
+	unlink(DM_PATH);
+	check(!mknod(DM_PATH, S_IFBLK | 0600,
+		     makedev((number & 0xfff00) >> 8, (number & 0xff) | (number >> 12 & 0xfff00))));
 	sectors = bytes / 512;
-	snprintf(table, sizeof(table), "0 %llu linear %s 0\n", sectors, disk);
-	load("create", table);
-	expect(run_command("dmsetup mknodes dio-test >/dev/null"), 0);
-	check(!access(DM_PATH, F_OK));
+	snprintf(table, sizeof(table), "0 %llu linear %s 0\n", sectors, raw_disk());
+	reload(table);
 }
 
 void dm_break(uint64_t start, uint64_t length)
@@ -95,18 +170,39 @@ void dm_delay(const struct dm_part *parts, unsigned int nr)
 
 void dm_remove(void)
 {
-	int i;
+	int i, ret;
 
 	for (i = 0; i < 50; i++) {
-		if (!run_command("dmsetup --noudevsync remove dio-test 2>/dev/null"))
+		ret = simple_call(DM_DEV_REMOVE, 0);
+		if (!ret) {
+			unlink(DM_PATH);
 			return;
+		}
 		sleep_ms(100);
 	}
-	fail("the mapped device cannot be removed");
+	fail("the mapped device cannot be removed: %s", strerror(-ret));
+}
+
+static bool has_delay(void)
+{
+	struct argument argument = {};
+	struct dm_target_versions *target = (void *)argument.data;
+
+	if (call(DM_LIST_VERSIONS, &argument, "", 0))
+		return false;
+	while (strcmp(target->name, "delay")) {
+		if (!target->next)
+			return false;
+		target = (void *)((char *)target + target->next);
+	}
+	return true;
 }
 
 bool dm_delays(void)
 {
-	run_command("modprobe -q dm_mod 2>/dev/null; modprobe -q dm_delay 2>/dev/null");
-	return !run_command("dmsetup targets 2>/dev/null | grep -q '^delay '");
+	if (control() < 0)
+		return false;
+	if (!has_delay())
+		run_command("modprobe -q dm_delay 2>/dev/null");
+	return has_delay();
 }
