@@ -60,7 +60,7 @@ static void still(uint64_t limit)
 int main(void)
 {
 	struct dmabuf_dio_rw rw;
-	pid_t holder, waiter;
+	pid_t holder, waiter, helper;
 	uint64_t length;
 	int status, device = -1;
 
@@ -110,8 +110,17 @@ int main(void)
 	still(length);
 
 	trying("a handler that restarts");
+	helper = spawn();
+	if (!helper) {
+		sleep_ms(500);
+		if (slow.way == SLOW_DISK)
+			still(length);
+		slow_hurry(&slow);
+		exit(0);
+	}
 	expect(interrupted(SA_RESTART, &rw), 0);
 	expect(rw.done, PAGE);
+	reap(helper);
 	reap(waiter);
 	reap(holder);
 	if (device >= 0)

@@ -8,6 +8,8 @@
 #include "lib.h"
 
 #define LENGTH	(MIB(160) + 123)
+/* Enough where memory is not scarce */
+#define SHORT	(MIB(40) + 123)
 
 static int dev;
 
@@ -96,7 +98,7 @@ static void repeated(void)
 
 	trying("again and again");
 	for (i = 0; i < 6; i++)
-		load_checked(LENGTH);
+		load_checked(SHORT);
 	expect_memory_back(before, MIB(48));
 }
 
@@ -107,6 +109,6 @@ int main(void)
 	repeated();
 	fragmented();
 	squeezed();
-	load_checked(LENGTH);
+	load_checked(SHORT);
 	return 0;
 }

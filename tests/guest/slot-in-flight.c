@@ -7,9 +7,10 @@
 
 #include "ring.h"
 
-#define LENGTH	MIB(32)
+#define LENGTH	MIB(16)
 #define PIECE	KIB(512)
 #define COUNT	(LENGTH / PIECE)
+#define ROUNDS	2
 
 static bool direct;
 
@@ -30,7 +31,7 @@ static void unregistered(struct buffer *buf)
 	struct io_uring ring;
 
 	ring_create(&ring, 128, 1);
-	for (round = 0; round < 4; round++) {
+	for (round = 0; round < ROUNDS; round++) {
 		trying("%s, %s, unregister, round %u", buffer_names[buf->kind],
 		       direct ? "direct" : "buffered", round);
 		buffer_pattern(buf, 2);
@@ -55,7 +56,7 @@ static void closed(struct buffer *buf)
 
 	trying("%s, %s, close", buffer_names[buf->kind], direct ? "direct" : "buffered");
 	buffer_forget(buf);
-	for (round = 0; round < 4; round++) {
+	for (round = 0; round < ROUNDS; round++) {
 		int file = file_open("data", O_RDONLY | direct_flag(direct));
 		struct buffer own;
 		struct io_uring ring;
@@ -86,7 +87,7 @@ static void killed(struct buffer *buf)
 {
 	unsigned int round;
 
-	for (round = 0; round < 6; round++) {
+	for (round = 0; round < 2 * ROUNDS; round++) {
 		pid_t pid;
 
 		trying("%s, %s, kill, round %u", buffer_names[buf->kind],
@@ -107,7 +108,7 @@ static void killed(struct buffer *buf)
 					expect(ring_result(&ring, NULL), PIECE);
 			}
 		}
-		sleep_ms(100 + round * 41);
+		sleep_ms(60 + round * 41);
 		kill_child(pid);
 	}
 	unlink("copy");

@@ -91,6 +91,7 @@ static void resting(struct slow *slow, void (*set)(pid_t, bool), bool (*is)(pid_
 			best = spent;
 	}
 	check(i);
+	slow_hurry(slow);
 	reap(pid);
 	if (grouped)
 		cgroup_remove();

@@ -40,6 +40,7 @@ int main(void)
 		spent = sleep_and_wake();
 		if (spent > usual + 1)
 			fail("suspending took %.1f s, without transfer %.1f", spent, usual);
+		slow_hurry(&slow);
 		reap(pid);
 		slow_end(&slow);
 	}

@@ -34,7 +34,7 @@ static void race(struct buffer *buf)
 {
 	int file = file_open("data", O_RDONLY | direct_flag(direct));
 	int dev = dio_context(buf);
-	double end = race_end(1);
+	double end = race_end(0.5);
 	unsigned int rounds = 0;
 	pthread_t thread;
 
@@ -78,7 +78,7 @@ static void race(struct buffer *buf)
 	/* LOAD returns everything or ENODATA. */
 	stop = false;
 	check(!pthread_create(&thread, NULL, truncate_loop, NULL));
-	for (end = race_end(0.5); seconds() < end;) {
+	for (end = race_end(0.25); seconds() < end;) {
 		struct dmabuf_dio_load load = {
 			.file_fd = file, .fd_flags = O_RDWR, .length = LENGTH,
 			.chunk = KIB(64),

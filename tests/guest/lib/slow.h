@@ -34,6 +34,7 @@ bool slow_begin(struct slow *slow, enum slow_call call, enum slow_way way);
  */
 unsigned int slow_work(struct slow *slow);
 void slow_wait(const struct slow *slow);	/* until it makes progress */
+void slow_hurry(const struct slow *slow);	/* the rest is not slow, if a disk made it so */
 void slow_end(struct slow *slow);
 
 #endif
