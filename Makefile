@@ -23,7 +23,7 @@ check: deps test-here ## tests on this machine alone: Rust, the C library, Pytho
 
 .PHONY: test
 test: programs test-here ## the tests in Rust and C on this machine, and each once in guests with Debian's kernels
-	tests/matrix
+	tests/matrix --jobs 4
 
 .PHONY: nightly
 nightly: ## tests on everything that is built or emulated, for hours; ONLY="debug files": parts of it, see tests/nightly --list
