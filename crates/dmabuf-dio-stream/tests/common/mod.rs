@@ -101,8 +101,8 @@ pub(crate) struct Keeper {
     /// How long it takes for a block, and until when for the first one.
     per_block: Duration,
     busy_until: Instant,
-    /// When blocks came.
-    pub(crate) times: Vec<Instant>,
+    /// Called whenever a block comes.
+    pub(crate) notice: Box<dyn FnMut()>,
     pub(crate) read: Read,
 }
 
@@ -120,7 +120,7 @@ impl Keeper {
             holds: 0,
             per_block: Duration::ZERO,
             busy_until: Instant::now(),
-            times: Vec::new(),
+            notice: Box::new(|| ()),
             read: Box::new(|block, Filled { bytes, .. }| {
                 let mut content = vec![0; bytes as usize];
                 block.map().expect("a view").read_at(0, &mut content).expect("read");
@@ -189,10 +189,9 @@ impl Sink for Keeper {
     }
 
     fn queue(&mut self, filled: Filled) -> Result<bool> {
-        let now = Instant::now();
-        self.times.push(now);
+        (self.notice)();
         if self.queued.is_empty() {
-            self.busy_until = now + self.per_block;
+            self.busy_until = Instant::now() + self.per_block;
         }
         self.queued.push_back(filled);
         Ok(false)

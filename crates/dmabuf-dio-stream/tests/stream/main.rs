@@ -9,7 +9,7 @@ mod file;
 mod socket;
 mod usb;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dmabuf_dio::{CancelToken, Errno, Error as Buffer};
@@ -86,13 +86,34 @@ fn slow_device_delivers_blocks_one_by_one() {
     let Some(devices) = Devices::get() else { return };
     // 100 ms each
     devices.adc.write("sampling_frequency", "81920").expect("rate");
-    let mut sink = Keeper::new(1);
-    let summary = run(devices.source(), &mut sink, (16, 64 << 10), 16 * (64 << 10));
-    assert_eq!((summary.bytes, sink.times.len()), (16 * (64 << 10), 16));
-    for (number, pair) in (1..).zip(sink.times.windows(2)) {
-        let after = pair[1] - pair[0];
-        assert!(after < Duration::from_millis(350), "block {number} came after {after:?}");
+    const BLOCK: u64 = 64 << 10;
+    // Frames that the device has sampled when each block comes. A busy machine may deliver late once.
+    let counts = || {
+        let (adc, counted) = (devices.adc.clone(), Arc::new(Mutex::new(Vec::new())));
+        let (mut sink, count) = (Keeper::new(1), Arc::clone(&counted));
+        sink.notice =
+            Box::new(move || count.lock().expect("no panic").push(number(&adc, "moved_frames")));
+        let summary = run(devices.source(), &mut sink, (16, BLOCK), 16 * BLOCK);
+        assert_eq!(summary.bytes, 16 * BLOCK);
+        drop(sink);
+        Arc::into_inner(counted).expect("the only one").into_inner().expect("no panic")
+    };
+    // A block comes before the device has filled another after the next one. In batches of eight only the last two do.
+    let prompt = |counts: &[u64]| {
+        (1..)
+            .zip(counts)
+            .filter(|(blocks, frames)| **frames <= (blocks + 1) * BLOCK / FRAME)
+            .count()
+    };
+    let mut all = Vec::new();
+    for _ in 0..5 {
+        all.push(counts());
+        let last = all.last().expect("one");
+        if last.len() == 16 && prompt(last) >= 13 {
+            return;
+        }
     }
+    panic!("blocks came late: {all:?}");
 }
 
 #[test]
