@@ -56,12 +56,13 @@ fn loaded_folder_mirrors_the_original() {
 fn listed_buffers_are_inherited() {
     let folder = folder();
     let root = model(&folder);
-    let script = "import hashlib, json, mmap, os, sys\n\
+    let script = "import json, mmap, os\n\
         for one in json.load(open(os.environ['DMABUF_DIO_FILES']))['files']:\n \
         n = one['length']; m = mmap.mmap(one['fd'], -(-n // mmap.PAGESIZE) * mmap.PAGESIZE if one['buffer'] == 'dmabuf' else n, mmap.MAP_SHARED, mmap.PROT_READ)\n \
         assert m[:n] == open(one['path'], 'rb').read() == open(one['file'], 'rb').read()\n \
         print(one['buffer'])";
-    let said = ok(&[text(&root), "--min-size", "1M", "-q", "--", "python3", "-c", script, "{}"]);
+    let said =
+        ok(&[text(&root), "--min-size", "1M", "-q", "--", "python3", "-IS", "-c", script, "{}"]);
     let kinds: Vec<&str> = said.lines().collect();
     let expected = if probe::backend(Backend::Udmabuf).available { "dmabuf" } else { "memfd" };
     assert_eq!(kinds, [expected; 2]);
@@ -110,13 +111,13 @@ fn names_that_are_not_utf8_are_listed() {
     let odd = root.join(std::ffi::OsStr::from_bytes(b"caf\xe9.bin"));
     fs::write(&odd, vec![7; 100_000]).expect("write");
     fs::write(root.join("text.bin"), vec![8; 100_000]).expect("write");
-    let script = "import json, os, sys\n\
+    let script = "import json, os\n\
         one, other = json.load(open(os.environ['DMABUF_DIO_FILES']))['files']\n\
         path = bytes.fromhex(one['path_hex']); file = bytes.fromhex(one['file_hex'])\n\
         assert open(path, 'rb').read() == open(file, 'rb').read() == bytes([7]) * 100_000\n\
         assert os.path.basename(path) == b'caf\\xe9.bin'\n\
         assert 'path_hex' not in other and other['path'].endswith('/text.bin')";
-    ok(&[text(&root), "-q", "--min-size", "1K", "--", "python3", "-c", script, "{}"]);
+    ok(&[text(&root), "-q", "--min-size", "1K", "--", "python3", "-IS", "-c", script, "{}"]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ tell(ready)
 fn start(temporary: &TempDir, path: &Path, signal: i32, script: &str) -> (Child, PathBuf) {
     let ready = temporary.path().join("ready");
     let (script, signal) = (format!("{COUNTS}{script}"), signal.to_string());
-    let words = ["-q", "--", "python3", "-c", &script, "{}", &signal, text(&ready)];
+    let words = ["-q", "--", "python3", "-IS", "-c", &script, "{}", &signal, text(&ready)];
     let child = load(temporary, &[&[text(path)], &words[..]].concat()).spawn();
     let child = child.expect("run dmabuf-dio");
     eventually("the command runs", || ready.exists());
@@ -102,7 +102,7 @@ fn command_receives_its_group_signals_once() {
              os.kill(process, signal_number)\n    time.sleep(0.3)\nsys.exit(10 + count)"
     );
     let number = libc::SIGUSR1.to_string();
-    let words = ["-q", "--", "python3", "-c", &script, "{}", &number, text(&ready)];
+    let words = ["-q", "--", "python3", "-IS", "-c", &script, "{}", &number, text(&ready)];
     let mut command = load(&temporary, &[&[text(&path)], &words[..]].concat());
     let status = command.process_group(0).status().expect("run dmabuf-dio");
     assert_eq!(status.code(), Some(11), "{status}");
@@ -147,7 +147,7 @@ fn command_owns_the_terminal() {
     let ready = told.path().join("ready");
     let (mut ours, theirs) = terminal();
     let number = theirs.as_raw_fd();
-    let words = ["-q", "--", "python3", "-c", TAKES, "{}", text(&ready)];
+    let words = ["-q", "--", "python3", "-IS", "-c", TAKES, "{}", text(&ready)];
     let mut command = load(&temporary, &[&[text(&path)], &words[..]].concat());
     let end = || Stdio::from(theirs.try_clone().expect("a descriptor"));
     command.stdin(end()).stdout(end()).stderr(end());
@@ -231,7 +231,8 @@ fn orphaned_command_keeps_its_small_files() {
         text(&root),
         text(&answer)
     );
-    let words = ["-q", "--min-size", "1M", "--", "python3", "-c", &script, "{}", "0", text(&ready)];
+    let words =
+        ["-q", "--min-size", "1M", "--", "python3", "-IS", "-c", &script, "{}", "0", text(&ready)];
     let mut child = load(&temporary, &[&[text(&root)], &words[..]].concat()).spawn().expect("run");
     eventually("the command runs", || ready.exists());
     kill(&child, libc::SIGKILL);
