@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -129,22 +129,29 @@ pub(crate) fn start(arguments: impl Words) -> Child {
 
 /// Sends a signal to a command, one that ends it (`-INT`, `-TERM`, `-HUP`) when it handles that.
 pub(crate) fn signal(child: &Child, name: &str) {
-    let number = match name {
-        "-HUP" => Some(libc::SIGHUP),
-        "-INT" => Some(libc::SIGINT),
-        "-TERM" => Some(libc::SIGTERM),
-        _ => None,
-    };
-    if let Some(number) = number {
+    let number = signal_number(name);
+    if [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].contains(&number) {
         eventually("no handler", || handles(child, number).unwrap_or(true));
     }
     signal_now(child, name);
 }
 
+fn signal_number(name: &str) -> i32 {
+    match name {
+        "-CONT" => libc::SIGCONT,
+        "-HUP" => libc::SIGHUP,
+        "-INT" => libc::SIGINT,
+        "-KILL" => libc::SIGKILL,
+        "-STOP" => libc::SIGSTOP,
+        "-TERM" => libc::SIGTERM,
+        _ => panic!("{name} is not used"),
+    }
+}
+
 /// Sends a signal whatever the command is doing, perhaps not even its own code.
 pub(crate) fn signal_now(child: &Child, name: &str) {
-    let status = Command::new("kill").arg(name).arg(child.id().to_string()).status();
-    assert!(status.expect("kill").success());
+    // SAFETY: the call takes numbers. The child has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal_number(name)) }, 0);
 }
 
 /// Whether a process handles a signal (`SigCgt`, `proc_pid_status(5)`). `None` after its end.

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -32,17 +32,15 @@ fn seconds_count_device_time() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     // With `sparse` the simulated device does not limit the rate. The file system does.
-    for (rate, frames, sparse) in [("20M", 20_000_000, "0"), ("300M", 300_000_000, "1")] {
+    for (rate, frames, sparse) in [("20M", 5_000_000, "0"), ("300M", 75_000_000, "1")] {
         set("stream-adc", "sparse", sparse);
-        let begin = Instant::now();
         let arguments = format!("capture stream-adc --rate {rate} --to {data} --force");
-        let (code, summary) =
-            report(format!("{arguments} --block-size 64K --blocks 2 --seconds 1 --max-loss 100%"));
+        let (code, summary) = report(format!(
+            "{arguments} --block-size 64K --blocks 2 --seconds 0.25 --max-loss 100%"
+        ));
         set("stream-adc", "sparse", "0");
-        let took = begin.elapsed();
-        println!("{rate}: {} lost, {took:?}", summary["lost_frames"]);
+        println!("{rate}: {} lost", summary["lost_frames"]);
         assert!(summary["lost_frames"].as_u64() > Some(0), "the machine is too fast for this test");
-        assert!(took < Duration::from_secs(6), "{took:?} for one second at {rate}");
         assert_eq!(of_the_device(&summary), frames, "{rate}");
         assert_eq!((code, &summary["complete"]), (0, &true.into()), "{rate}");
         assert_eq!(summary["asked_frames"], frames);
@@ -100,7 +98,7 @@ fn incomplete_capture_fails() {
     }
 }
 
-/// A receiver that takes nothing for 5 of 8 s.
+/// A receiver that takes nothing for 5 of 6 s.
 fn stalled(rate: &str, more: &str) -> (Value, Vec<u8>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("tcp://{}", listener.local_addr().expect("its number"));
@@ -112,7 +110,7 @@ fn stalled(rate: &str, more: &str) -> (Value, Vec<u8>) {
         bytes
     });
     let summary =
-        report(format!("capture stream-adc --rate {rate} --seconds 8 --to {address} {more}")).1;
+        report(format!("capture stream-adc --rate {rate} --seconds 6 --to {address} {more}")).1;
     (summary, receiver.join().expect("the receiver"))
 }
 
@@ -121,7 +119,7 @@ fn ring_is_sized_by_time_and_grows() {
     let Some(_setup) = Setup::get() else { return };
     let (summary, bytes) = stalled("500k", "");
     assert_eq!((&summary["lost_frames"], &summary["complete"]), (&0.into(), &true.into()));
-    assert_eq!(counted(0, &bytes), 4_000_000);
+    assert_eq!(counted(0, &bytes), 3_000_000);
     let ring = &summary["ring"];
     let of = |name: &str| ring[name].as_u64().expect(name);
     // Two seconds at first, as little more as was necessary at the end.
@@ -145,7 +143,8 @@ fn growing_ring_keeps_frame_order() {
         );
         let child = start(&all);
         // The machine may be fast enough for two blocks, unless the process does not run.
-        thread::sleep(Duration::from_millis(800));
+        until_it_moves("stream-adc");
+        thread::sleep(Duration::from_millis(100));
         signal(&child, "-STOP");
         thread::sleep(Duration::from_millis(200));
         signal(&child, "-CONT");

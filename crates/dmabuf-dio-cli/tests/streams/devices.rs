@@ -299,9 +299,9 @@ fn settings_are_restored_at_the_end() {
         as_before(name);
     }
     // At any moment.
-    for wait in 0..30 {
+    for wait in 0..12 {
         let child = start(format!("{words} --force --json"));
-        thread::sleep(Duration::from_millis(wait * 7));
+        thread::sleep(Duration::from_millis(wait * 17));
         signal_now(&child, "-INT");
         child.wait_with_output().expect("its end");
         as_before("interrupted");

@@ -108,17 +108,17 @@ fn slow_pipe_reader_loses_only_reported_frames() {
     let Some(_setup) = Setup::get() else { return };
     for (more, lossy) in [("", false), ("--blocks 2 --block-size 64K", true)] {
         let mut child = start(format!(
-            "capture stream-adc --rate 200k --seconds 3 --to - --json --max-loss 100% {more}"
+            "capture stream-adc --rate 200k --seconds 2 --to - --json --max-loss 100% {more}"
         ));
         until_it_is_enabled("stream-adc");
-        sleep(Duration::from_millis(1500));
+        sleep(Duration::from_millis(1000));
         let bytes = read_all(child.stdout.take().expect("a pipe")).join().expect("no panic");
         let output = child.wait_with_output().expect("its end");
         assert!(output.status.success(), "{}", errors(&output));
         let summary = report_in(&errors(&output));
         let lost = summary["lost_frames"].as_u64().expect("counted");
         assert_eq!(summary["frames"], bytes.len() / FRAME);
-        assert_eq!(bytes.len() as u64 / FRAME as u64 + lost, 600_000);
+        assert_eq!(bytes.len() as u64 / FRAME as u64 + lost, 400_000);
         assert!(missing(&numbers(&bytes)) <= lost && lossy == (lost > 0), "{lost}: {summary}");
     }
 }
@@ -153,7 +153,7 @@ fn a_killed_capture_leaves_a_prefix_in_the_pipe() {
     let Some(_setup) = Setup::get() else { return };
     let (mut seed, mut most) = (std::process::id(), 0);
     for block in ["16K", "64K", "1M", "8000"] {
-        for _ in 0..5 {
+        for _ in 0..2 {
             seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
             let mut child = start(format!(
                 "capture stream-adc --rate 0 --to - --block-size {block} --blocks 8"

@@ -29,7 +29,7 @@ fn told(summary: &Value) -> u64 {
 fn underruns_are_reported_with_their_place() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let count = 2_000_000;
+    let count = 500_000;
     numbered(&data, count);
     for device in ["stream-dac", "stream-dac-fileio"] {
         let (code, summary) = report(format!(
@@ -113,10 +113,10 @@ fn a_cyclic_file_of_any_length_is_output() {
 fn interrupted_writes_output_every_frame_once() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let count = 2_000_000;
+    let count = 1_000_000;
     numbered(&data, count);
     let (mut wrong, mut runs) = (0, 0);
-    for run in 0..24 {
+    for run in 0..8 {
         let mut child = start(format!(
             "replay {data} --to stream-dac-fileio --rate 20M --max-loss 100% --json"
         ));
