@@ -111,7 +111,7 @@ fn slow_pipe_reader_loses_only_reported_frames() {
             "capture stream-adc --rate 200k --seconds 2 --to - --json --max-loss 100% {more}"
         ));
         until_it_is_enabled("stream-adc");
-        sleep(Duration::from_millis(1000));
+        sleep(Duration::from_secs(1));
         let bytes = read_all(child.stdout.take().expect("a pipe")).join().expect("no panic");
         let output = child.wait_with_output().expect("its end");
         assert!(output.status.success(), "{}", errors(&output));
