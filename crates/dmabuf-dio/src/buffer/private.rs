@@ -2,7 +2,7 @@
 //! Memory of this process: of one buffer, or split into parts that go one by one.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::memory::Mapping;
 use crate::memory::page::page_size;
@@ -28,6 +28,8 @@ struct Part {
 struct Parts {
     ranges: Vec<Range<u64>>,
     states: Mutex<Vec<State>>,
+    /// The process that split the memory.
+    process: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +69,8 @@ impl Private {
     /// Parts of memory that is whole: disjoint ranges of it in ascending order, none of them empty.
     /// Memory outside them is freed here, that of a part when the part is dropped, in whole pages.
     pub(super) fn split(self, ranges: &[Range<u64>]) -> Vec<Self> {
-        let parts =
-            Parts { ranges: ranges.to_vec(), states: Mutex::new(vec![State::Lives; ranges.len()]) };
+        let states = Mutex::new(vec![State::Lives; ranges.len()]);
+        let parts = Parts { ranges: ranges.to_vec(), states, process: std::process::id() };
         let ends = ranges.iter().map(|range| range.end);
         let starts = ranges.iter().map(|range| range.start);
         for (from, to) in std::iter::once(0).chain(ends).zip(starts.chain([self.mapping.len()])) {
@@ -97,13 +99,15 @@ impl Parts {
     /// Notes that a part is gone. Returns the pages to free: its own, and those of gone parts
     /// beside it.
     fn end(&self, number: usize) -> Range<u64> {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut states) = self.lock() else { return 0..0 };
         states[number] = State::Waits;
         let waits = |part: &usize| states[*part] == State::Waits;
         let first = (0..number).rev().take_while(waits).last().unwrap_or(number);
         let last = (number..states.len()).take_while(waits).last().unwrap_or(number);
         let run = self.ranges[first].start..self.ranges[last].end;
-        if run.end - run.start < WORTH_FREEING {
+        let grows = first > 0 && states[first - 1] == State::Lives
+            || states.get(last + 1) == Some(&State::Lives);
+        if run.end - run.start < WORTH_FREEING && grows {
             return 0..0;
         }
         // Pages at the ends may have bytes of others.
@@ -116,6 +120,19 @@ impl Parts {
         let end = if behind.any(is_used) { down(run.end) } else { pages.end };
         states[first..=last].fill(State::Freed);
         start..end
+    }
+
+    /// `None` in a child of fork(2), if a thread that the child does not have may hold the lock: the memory is then
+    /// freed with the last part.
+    fn lock(&self) -> Option<MutexGuard<'_, Vec<State>>> {
+        if std::process::id() == self.process {
+            return Some(self.states.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.states.try_lock() {
+            Ok(states) => Some(states),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -207,5 +224,54 @@ mod tests {
         let left = resident(&mapping);
         assert!(left.contains(&(kept.own.start / page_size())));
         assert!((left.len() as u64) * page_size() < WORTH_FREEING + 2 * page_size(), "{left:?}");
+    }
+
+    #[test]
+    fn small_part_between_parts_that_were_freed_is_freed() {
+        let page = page_size();
+        let large = WORTH_FREEING.next_multiple_of(page);
+        let whole = memory(5 * large / page);
+        let mapping = Arc::clone(&whole.mapping);
+        let bounds = [
+            0..large,
+            large..large + page,
+            large + page..3 * large,
+            3 * large..3 * large + page,
+            3 * large + page..3 * large + 2 * page,
+        ];
+        let mut parts: Vec<_> = whole.split(&bounds).into_iter().map(Some).collect();
+        for part in [0, 2, 1, 3] {
+            parts[part] = None;
+        }
+        let last = 3 * large / page;
+        assert_eq!(resident(&mapping), [last, last + 1], "one waits for its neighbour");
+        parts[4] = None;
+        assert_eq!(resident(&mapping), [0; 0]);
+    }
+
+    #[test]
+    fn child_of_fork_drops_parts_while_a_thread_of_its_parent_does() {
+        let large = WORTH_FREEING.next_multiple_of(page_size());
+        let mut parts = memory(1).split(&[0..large, large..2 * large, 2 * large..3 * large]);
+        let shared = Arc::clone(&parts[0].part.as_ref().expect("a part").parts);
+        let held = shared.states.lock().expect("free");
+        // SAFETY: the child frees memory and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            parts.truncate(2);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        let ended = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            // SAFETY: the status is not wanted.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) == child }
+        });
+        if !ended {
+            // SAFETY: the child of this test.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+        assert!(ended, "the child waits for a lock that nobody releases");
+        drop(held);
     }
 }
