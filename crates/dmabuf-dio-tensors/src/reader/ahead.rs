@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which tensors are read before they are requested, and which are kept until they are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::report::ReaderReport;
@@ -32,11 +32,13 @@ pub(super) struct Segment {
 /// tensor.
 #[derive(Debug)]
 pub(super) struct Ahead<B> {
-    places: HashMap<usize, Place<B>>,
+    places: BTreeMap<usize, Place<B>>,
     /// Bytes of the tensors in `places`.
     held: u64,
     /// How often each tensor was announced, until it is requested.
-    wanted: HashMap<usize, u32>,
+    wanted: BTreeMap<usize, u32>,
+    /// Those of them that are not in `places`.
+    missing: BTreeSet<usize>,
     /// The tensor after the last one that was requested in order.
     next: usize,
     /// The tensors from `next` to this one are in `places`, or need not be read.
@@ -67,9 +69,10 @@ pub(super) enum Found<B> {
 impl<B> Ahead<B> {
     pub(super) fn new(window: Window) -> Self {
         Self {
-            places: HashMap::new(),
+            places: BTreeMap::new(),
             held: 0,
-            wanted: HashMap::new(),
+            wanted: BTreeMap::new(),
+            missing: BTreeSet::new(),
             next: 0,
             planned: 0,
             row: 0,
@@ -79,9 +82,12 @@ impl<B> Ahead<B> {
         }
     }
 
-    /// Tensors will be requested: they may be read ahead at once.
+    /// A tensor that is not empty will be requested: it may be read ahead at once.
     pub(super) fn want(&mut self, number: usize) {
         *self.wanted.entry(number).or_default() += 1;
+        if !self.has(number) {
+            self.missing.insert(number);
+        }
     }
 
     /// One who announced a tensor will not request it any more.
@@ -90,6 +96,7 @@ impl<B> Ahead<B> {
             *count -= 1;
             if *count == 0 {
                 self.wanted.remove(&number);
+                self.missing.remove(&number);
             }
         }
     }
@@ -106,6 +113,7 @@ impl<B> Ahead<B> {
             self.planned = self.next;
         }
         self.planned = self.planned.max(self.next);
+        self.missing.remove(&number);
         if self.wanted.remove(&number).is_some() {
             // Tensors that nobody announced are not read because others were.
             (self.row, self.streak) = (0, 0);
@@ -137,6 +145,9 @@ impl<B> Ahead<B> {
     fn remove(&mut self, tensors: &[Tensor], number: usize) -> Option<B> {
         let place = self.places.remove(&number)?;
         self.held -= tensors[number].len();
+        if self.wanted.contains_key(&number) {
+            self.missing.insert(number);
+        }
         match place {
             Place::Read(buffer, _) => Some(buffer),
             Place::Reading => None,
@@ -148,7 +159,9 @@ impl<B> Ahead<B> {
     pub(super) fn now(&mut self, tensors: &[Tensor], number: usize, alone: bool) -> Segment {
         // Those after one that was overtaken may have been requested, too.
         let is_late = self.wanted.is_empty() && number + 1 < self.next;
-        let room = if alone || is_late { 0 } else { self.limit().min(NOW) };
+        let limit = if alone || is_late { 0 } else { self.limit() };
+        self.drop_stale(tensors, limit.saturating_sub(NOW));
+        let room = limit.saturating_sub(self.held).min(NOW);
         let segment = self.segment(tensors, number, room);
         self.begin(tensors, &segment);
         segment
@@ -160,7 +173,12 @@ impl<B> Ahead<B> {
         if limit == 0 {
             return None;
         }
-        let first = (self.planned..tensors.len()).find(|&number| self.is_missing(tensors, number));
+        let first = if self.wanted.is_empty() {
+            (self.planned..tensors.len()).find(|&number| self.is_missing(tensors, number))
+        } else {
+            // Few of many may be.
+            self.missing.range(self.planned..).next().copied()
+        };
         let Some(first) = first else {
             self.planned = tensors.len();
             return None;
@@ -185,12 +203,13 @@ impl<B> Ahead<B> {
     /// The bytes that may be in memory before they are requested.
     fn limit(&self) -> u64 {
         let window = self.window.bytes();
-        if !self.wanted.is_empty() {
-            return window;
-        }
         let in_vain = self.report.dropped > self.report.requested / 2;
         let in_order = self.row >= WORTH_A_LOAD && self.streak >= STREAK;
-        if !in_order || in_vain { 0 } else { self.row.min(window) }
+        match (in_vain, self.wanted.is_empty()) {
+            (false, false) => window,
+            (false, true) if in_order => self.row.min(window),
+            _ => 0,
+        }
     }
 
     /// Whether a tensor has to be read for one who may request it.
@@ -223,6 +242,7 @@ impl<B> Ahead<B> {
     fn begin(&mut self, tensors: &[Tensor], segment: &Segment) {
         for &number in &segment.tensors {
             self.places.insert(number, Place::Reading);
+            self.missing.remove(&number);
             self.held += tensors[number].len();
         }
         self.report.reads += 1;
@@ -249,11 +269,18 @@ impl<B> Ahead<B> {
     /// Drops tensors that were read and are not about to be requested, the oldest first, until
     /// those in memory have at most `target` bytes.
     fn drop_stale(&mut self, tensors: &[Tensor], target: u64) {
+        if self.held <= target {
+            return;
+        }
         let soon = self.next.saturating_sub(NEAR)..self.planned;
-        let stale = self.places.iter().filter_map(|(&number, place)| match place {
-            Place::Read(_, age) if !soon.contains(&number) => Some((*age, number)),
-            _ => None,
-        });
+        let before = self.places.range(..soon.start);
+        let stale =
+            before.chain(self.places.range(soon.end..)).filter_map(
+                |(&number, place)| match place {
+                    Place::Read(_, age) => Some((*age, number)),
+                    Place::Reading => None,
+                },
+            );
         let mut stale: Vec<_> = stale.collect();
         stale.sort_unstable();
         for (_, number) in stale {
@@ -418,5 +445,52 @@ mod tests {
         assert_eq!(ahead.take(&tensors, 0), Found::Absent);
         assert_eq!((ahead.held, ahead.report.read), (0, 0));
         assert_eq!(ahead.more(&tensors).map(|segment| segment.tensors[0]), Some(1));
+    }
+
+    #[test]
+    fn announced_requests_far_apart_do_not_read_in_vain() {
+        let tensors = model(&[MIB; 800]);
+        let mut ahead = ahead(16 * MIB);
+        (0..800).for_each(|number| ahead.want(number));
+        for number in 0..400 {
+            get(&mut ahead, &tensors, number);
+            get(&mut ahead, &tensors, number + 400);
+        }
+        let ReaderReport { requested, read, .. } = ahead.report;
+        assert!(read <= 2 * requested + 2 * 16 * MIB, "{:?}", ahead.report);
+    }
+
+    #[test]
+    fn announced_requests_from_the_end_stay_within_the_window() {
+        let tensors = model(&[MIB; 400]);
+        let mut ahead = ahead(16 * MIB);
+        (0..400).for_each(|number| ahead.want(number));
+        let mut most = 0;
+        for number in (0..400).step_by(8).rev() {
+            get(&mut ahead, &tensors, number);
+            most = most.max(ahead.held);
+        }
+        assert!(most <= 16 * MIB, "{most} bytes are held");
+    }
+
+    #[test]
+    fn time_per_request_does_not_grow_with_the_model() {
+        const COUNT: usize = 20_000;
+        let tensors = model(&vec![4096; 2 * COUNT]);
+        let begin = std::time::Instant::now();
+        // In order, from the end, in two places by turns; all announced, or none, or one that nobody requests
+        for announced in [0..0, 0..2 * COUNT, 0..1] {
+            let order = (1..COUNT).flat_map(|number| [number, COUNT + number]);
+            for order in
+                [(1..COUNT).collect(), (1..COUNT).rev().collect(), order.collect::<Vec<_>>()]
+            {
+                let mut ahead = ahead(128 * MIB);
+                announced.clone().for_each(|number| ahead.want(number));
+                for number in order {
+                    get(&mut ahead, &tensors, number);
+                }
+            }
+        }
+        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
     }
 }

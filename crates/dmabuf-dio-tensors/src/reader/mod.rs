@@ -106,7 +106,7 @@ impl Reader {
     /// no longer read ahead as long as one that was announced was not requested. May be called
     /// repeatedly.
     pub fn want(&self, number: usize) {
-        if number < self.shared.model.tensors().len() {
+        if self.shared.model.tensors().get(number).is_some_and(|tensor| !tensor.is_empty()) {
             self.shared.lock().ahead.want(number);
         }
     }
