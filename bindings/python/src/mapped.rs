@@ -8,12 +8,18 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dmabuf_dio_tensors::{Error, Model, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::error::raise_tensors;
+
+/// Mappings that may exist: without setting, a process may have 65530, which it needs for its threads and its allocator, too.
+const MOST: usize = 16 << 10;
+/// Those that exist.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The mapping of a range of a file.
 #[pyclass(module = "dmabuf_dio", name = "_Mapped", frozen)]
@@ -32,13 +38,16 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps bytes of a tensor, at least one. `None` if the process has too many mappings.
+    /// Maps bytes of a tensor, at least one. `None` if there are too many mappings.
     pub(crate) fn new<'py>(
         py: Python<'py>,
         model: &Model,
         tensor: &Tensor,
         range: Range<u64>,
     ) -> PyResult<Option<Bound<'py, Self>>> {
+        if COUNT.load(Ordering::Relaxed) >= MOST {
+            return Ok(None);
+        }
         let file = &model.files()[tensor.file];
         let (offset, length) = (tensor.range.start + range.start, range.end - range.start);
         let end = file.file().metadata().map_or(0, |facts| facts.len());
@@ -67,6 +76,7 @@ impl Mapped {
             return Ok(None);
         }
         let Some(base) = NonNull::new(base.cast::<u8>()) else { return Ok(None) };
+        COUNT.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the range begins within the first page of the mapping.
         let first = unsafe { base.add(before) };
         Ok(Some(Bound::new(py, Self { first, len: length as usize, before })?))
@@ -99,5 +109,6 @@ impl Drop for Mapped {
             let base = self.first.as_ptr().sub(self.before);
             libc::munmap(base.cast(), self.len + self.before);
         }
+        COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }

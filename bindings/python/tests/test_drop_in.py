@@ -163,6 +163,37 @@ def test_slices_that_exist_are_read_ahead(many: tuple[Path, dict[str, Any]]) -> 
         assert report["read"] <= 2.1 * report["requested"] and report["reads"] < 40, report
 
 
+def test_tensors_whose_rows_were_used_are_not_read_ahead(folder: Path) -> None:
+    path = folder / "shards.safetensors"
+    arrays = {f"{number}": np.full((5, 1 << 20), number, np.uint8) for number in range(3)}
+    safetensors.numpy.save_file(arrays, path)
+    drop_cache(path)
+    with dmabuf_dio.safe_open(path, "np") as file:
+        slices = {name: file.get_slice(name) for name in arrays}
+        for name in ("1", "2"):
+            assert np.array_equal(slices[name][1:2], arrays[name][1:2])
+        assert np.array_equal(slices["0"][:], arrays["0"])
+        assert file.report()["read"] <= arrays["0"].nbytes
+
+
+def test_mappings_leave_some_for_the_process(folder: Path) -> None:
+    path, size, most = folder / "mapped.safetensors", 64 << 10, 16 << 10
+    header = {
+        f"{number}": {"dtype": "U8", "shape": [size], "data_offsets": [number * size, (number + 1) * size]}
+        for number in range(most + 10)
+    }
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + len(header) * size)
+    reader = dmabuf_dio._native._Reader(dmabuf_dio.Model(path))
+    found = [reader.get(number, True)[1] for number in range(len(header))]
+    assert [type(memory).__name__ for memory in found] == ["_Mapped"] * most + ["bytearray"] * 10
+    found.pop(0)
+    assert type(reader.get(0, True)[1]).__name__ == "_Mapped"
+    path.unlink()
+
+
 def test_memory_goes_with_its_tensor(folder: Path) -> None:
     """In a process of its own: a loop that drops tensors, a dictionary of which one is left, and one that keeps all."""
     path = folder / "large.safetensors"

@@ -137,7 +137,7 @@ class PySafeSlice:
         self._convert = convert
         self._device = device
         self._name = name
-        self._wanted = file.want([name])
+        self._wanted: object = file.want([name])
 
     def get_shape(self) -> list[int]:
         """The shape of the whole tensor."""
@@ -154,6 +154,8 @@ class PySafeSlice:
             check_packed(wanted, self._info)
         within, few = rows(wanted, shape)
         memory, is_part = self._file.sliced(self._name, self._info, few)
+        # The whole tensor is not read ahead for a program that uses rows of it.
+        self._wanted = None
         if is_part:
             wanted, shape = within, (few[1] - few[0], *shape[1:])
         whole = self._convert(self._info, memory, shape)
