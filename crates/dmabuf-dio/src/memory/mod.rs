@@ -345,16 +345,23 @@ impl Mapping {
         self.touch(start, end, write)
     }
 
-    /// Frees the pages of a range of private memory: they are zero when they are touched again. Memory
-    /// of the allocator stays with it.
+    /// Whether pages can be freed before the mapping goes: memory of the allocator stays with it.
+    pub(crate) fn can_release(&self) -> bool {
+        matches!(self.origin, Origin::Mapped(..))
+    }
+
+    /// Frees the pages of a range of private memory: they are zero when they are touched again.
     pub(crate) fn release(&self, pages: Range<u64>) {
-        if pages.is_empty() || matches!(self.origin, Origin::Allocated(_)) {
+        if pages.is_empty() || !self.can_release() {
             return;
         }
         let len = (pages.end.min(self.len()) - pages.start) as usize;
+        // Without it, the kernel keeps pages that mlock(2) has locked. Kernels before 5.18 do not know it.
+        let mut advise = [libc::MADV_DONTNEED_LOCKED, libc::MADV_DONTNEED].into_iter();
         // SAFETY: the range lies in the mapping, and the caller owns its content. Where the advice fails,
         // the memory is freed with the mapping.
-        let _ = unsafe { mm::madvise(self.at(pages.start).cast(), len, Advice::LinuxDontNeed) };
+        let free = |advice| unsafe { libc::madvise(self.at(pages.start).cast(), len, advice) } == 0;
+        let _ = advise.any(free);
     }
 
     fn touch(&self, start: u64, end: u64, write: bool) -> rustix::io::Result<()> {
