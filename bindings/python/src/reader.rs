@@ -177,6 +177,9 @@ impl Reader {
         maps: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let tensor = self.tensor_of(number)?;
+        if start > end || end > tensor.len() {
+            return Err(small::beyond());
+        }
         if let Some(found) = self.at_hand(py, tensor, start..end, (WORTH_A_LOAD, true, maps))? {
             return Ok(found);
         }

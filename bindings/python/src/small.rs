@@ -30,7 +30,7 @@ pub(crate) fn read<'py>(
 ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
     let Some(length) = range.end.checked_sub(range.start).filter(|_| range.end <= tensor.len())
     else {
-        return Err(PyValueError::new_err("the range exceeds the tensor"));
+        return Err(beyond());
     };
     let file = &model.files()[tensor.file];
     let size = length as usize;
@@ -79,6 +79,11 @@ pub(crate) fn read<'py>(
     }
     drop(kept);
     Ok(Some(array))
+}
+
+/// The error for a range that is not one of the tensor.
+pub(crate) fn beyond() -> PyErr {
+    PyValueError::new_err("the range exceeds the tensor")
 }
 
 /// Begins to read the bytes around a range, as the kernel does for a mapping, for the next request

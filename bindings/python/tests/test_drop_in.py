@@ -194,6 +194,15 @@ def test_mappings_leave_some_for_the_process(folder: Path) -> None:
     path.unlink()
 
 
+def test_ranges_beyond_a_tensor_are_refused(many: tuple[Path, dict[str, Any]]) -> None:
+    path, _ = many
+    model = dmabuf_dio.Model(path)
+    reader, size = dmabuf_dio._native._Reader(model), model["000"].nbytes
+    for start, end in ((9, 5), (0, size + 1), (size - (64 << 10), size + (64 << 10))):
+        for maps in (True, False):
+            refused(ValueError, "exceeds the tensor", reader.part, 0, start, end, maps)
+
+
 def test_memory_goes_with_its_tensor(folder: Path) -> None:
     """In a process of its own: a loop that drops tensors, a dictionary of which one is left, and one that keeps all."""
     path = folder / "large.safetensors"
