@@ -27,7 +27,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Loader`], [`Saver`] | load a file into a buffer, save a buffer to a file |
+//! | [`Loader`], [`Saver`] | load a file into a buffer, save a buffer or a reader to a file |
 //! | [`Buffer`], [`Kind`] | memory with the content: a dma-buf, a memfd, both, or private |
 //! | [`DmaBuf`], [`Map`], [`MapMut`] | what devices import, and views of the content |
 //! | [`Report`], [`Refusal`] | how the data was transferred, and why a backend was not available |

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Saves from a buffer to a file.
+//! Saves from a buffer, or what a reader gives, to a file.
 
+use std::io::BufRead;
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
@@ -17,11 +18,13 @@ use crate::error::{Error, Result};
 use crate::file;
 use crate::file::Spec;
 use crate::file::target::Target;
+use crate::kind::Kind;
 use crate::options::{Options, option_methods};
 use crate::report::Report;
+use crate::transfer::poured;
 use crate::transfer::task::Task;
 
-/// Saves a range of a buffer to a file.
+/// Saves a range of a buffer, or what a reader gives, to a file.
 ///
 /// If the path names a regular file or nothing, a new file is written next to it, made durable, and
 /// then renamed to the path. Until then the old file stays unchanged, and a failed save leaves
@@ -86,6 +89,48 @@ impl<'f> Saver<'f> {
         self.options.check()?;
         let (buf_offset, length) = resolve(&range, buf.len())?;
         buf.check_range(buf_offset, length)?;
+        self.write(length, |task| {
+            let backends = self.options.backends(Backend::for_existing(buf.kind()));
+            let before = choose::before(task);
+            let chosen = choose(self.options.backend, backends, |backend| {
+                Ok((Some(buf.kind()), table::transfer(backend, task, buf, buf_offset)?))
+            })?;
+            Ok(Run::by(before, chosen))
+        })
+    }
+
+    /// Saves the next `length` bytes of `source`, such as slices that are chained. Blocks until the data
+    /// is durable.
+    ///
+    /// The bytes pass through a window of memory that belongs to the save: of the requests in flight
+    /// and two more, and at most 64 MiB or three requests. The CPU copies them once, into the window,
+    /// while the disk writes what it copied before; they need not be aligned. `source` is read only
+    /// when its next bytes fit, and never beyond `length`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`save`](Self::save), and [`Error::Source`] if `source` fails or ends early.
+    /// [`Error::NoMemory`] if there is not enough for the window. [`Error::Unavailable`] if a backend is
+    /// selected: none is used.
+    pub fn save_from(&self, mut source: impl BufRead, length: u64) -> Result<Report> {
+        self.options.check()?;
+        if let Some(backend) = self.options.backend {
+            let refusals = vec![backend.refuse_reader()];
+            return Err(Error::Unavailable { asked: Some(backend), kind: None, refusals });
+        }
+        self.write(length, |task| {
+            let before = choose::before(task);
+            let moved = poured::save(task, &mut source)?;
+            Ok(Run::alone(before, (None, moved)))
+        })
+    }
+
+    /// Writes `length` bytes by `transfer`, which also says of what kind their buffer is.
+    fn write(
+        &self,
+        length: u64,
+        transfer: impl FnOnce(&Task<'_>) -> Result<Run<Option<Kind>>>,
+    ) -> Result<Report> {
         file::check_range(self.offset, length)?;
         if length == 0 {
             let path = self.target.display_path();
@@ -102,13 +147,9 @@ impl<'f> Saver<'f> {
             options: &self.options,
             watch: &watch,
         };
-        let backends = self.options.backends(Backend::for_existing(buf.kind()));
-        let before = choose::before(&task);
-        let chosen = choose(self.options.backend, backends, |backend| {
-            Ok((buf, table::transfer(backend, &task, buf, buf_offset)?))
-        })?;
+        let run = transfer(&task)?;
         target.make_durable(self.offset, length)?;
-        let mut facts = Run::by(before, chosen).facts(&task, |buf| Some(buf.kind())).1;
+        let mut facts = run.facts(&task, |kind| *kind).1;
         let begin = Instant::now();
         target.commit()?;
         facts.cost.elapsed += begin.elapsed();

@@ -144,6 +144,11 @@ impl Backend {
             .remedy(use_one_of(Self::for_existing(kind)))
     }
 
+    /// Bytes that are in no buffer are saved without a backend.
+    pub(crate) fn refuse_reader(self) -> Refusal {
+        self.refuse("it saves from buffers only").remedy("leave the backend out")
+    }
+
     pub(crate) fn refuse_gathering(self, kind: Kind) -> Refusal {
         self.refuse(format!("it cannot gather into a {kind}"))
             .remedy(use_one_of(Self::for_gathering(kind)))

@@ -12,6 +12,9 @@ use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::kind::Kind;
 
+/// The step of a save that comes after the new file has replaced the old one.
+pub(crate) const DURABLE_NAME: &str = "make its name durable";
+
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -161,6 +164,23 @@ pub enum Error {
         /// `EIO`, `ENOSPC`, ...
         #[source]
         errno: Errno,
+    },
+
+    /// What is to be saved cannot be read, or ends early.
+    #[error(
+        "{}: what is saved to it cannot be read at byte {offset} of {length}: {error}",
+        path.display()
+    )]
+    Source {
+        /// The target.
+        path: PathBuf,
+        /// How many bytes were read before.
+        offset: u64,
+        /// Bytes to save.
+        length: u64,
+        /// What the reader says; [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if it ended.
+        #[source]
+        error: std::io::Error,
     },
 
     /// The kernel module refused the transfer or the rest of it: the udmabuf is attached to a
@@ -389,6 +409,17 @@ fn decisive(refusals: &[Refusal]) -> Option<&Refusal> {
 }
 
 impl Error {
+    /// Whether a failed save has left the path as it was: with its old file, or with none. Otherwise
+    /// the new file has replaced the old one and only its name may not be durable, or
+    /// [`OldFileGone`](Self::OldFileGone) says where it is. Files written in place are not meant.
+    pub fn keeps_old_file(&self) -> bool {
+        match self {
+            Self::OldFileGone { .. } => false,
+            Self::Target { step, .. } => *step != DURABLE_NAME,
+            _ => true,
+        }
+    }
+
     /// The reason why each tried backend is unavailable, with its remedy.
     pub fn refusals(&self) -> &[Refusal] {
         match self {

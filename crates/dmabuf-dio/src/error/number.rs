@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The error number of an error, for interfaces that have nothing else.
 
+use std::io::ErrorKind;
+
 use super::Error;
 use crate::errno::Errno;
 
@@ -13,7 +15,7 @@ impl Error {
     /// | `ECANCELED` | cancelled |
     /// | `EOPNOTSUPP` | no backend, or not the requested one; no dma-buf. Not the number of the first refusal, which would read like one of the file |
     /// | `EINPROGRESS` | requests are still in flight, and the memory may change |
-    /// | `ENODATA` | the file is empty, or ends before the range does |
+    /// | `ENODATA` | the file is empty, or ends before the range does, as may what is saved |
     /// | `EBADF` | the descriptor does not allow the transfer |
     /// | `EACCES` | the buffer cannot be written |
     /// | `ENOENT` | a dangling link, or no `/proc` |
@@ -27,6 +29,7 @@ impl Error {
             Self::Unavailable { .. } | Self::NotADmaBuf { .. } => libc::EOPNOTSUPP,
             Self::InFlight { .. } => libc::EINPROGRESS,
             Self::EmptyFile { .. } | Self::ShortFile { .. } => libc::ENODATA,
+            Self::Source { error, .. } if error.kind() == ErrorKind::UnexpectedEof => libc::ENODATA,
             Self::Access { .. } => libc::EBADF,
             Self::ReadOnlyBuffer => libc::EACCES,
             Self::DanglingLink { .. } => libc::ENOENT,
@@ -53,6 +56,7 @@ impl Error {
             Self::NoProc => Some(Errno::from_raw(libc::ENOENT)),
             Self::Unsynced { .. } => Some(Errno::from_raw(libc::EBUSY)),
             Self::Piece { error, .. } => error.errno(),
+            Self::Source { error, .. } => error.raw_os_error().map(Errno::from_raw),
             Self::Unavailable { refusals, .. } => refusals.first().and_then(|first| first.errno),
             _ => None,
         }
@@ -65,10 +69,11 @@ impl From<Error> for std::io::Error {
         let kind = match error.errno() {
             Some(errno) => Self::from(errno).kind(),
             None => match error {
-                Error::ShortFile { .. } => std::io::ErrorKind::UnexpectedEof,
-                Error::Cancelled { .. } => std::io::ErrorKind::Interrupted,
-                Error::Unavailable { .. } => std::io::ErrorKind::Unsupported,
-                _ => std::io::ErrorKind::InvalidInput,
+                Error::ShortFile { .. } => ErrorKind::UnexpectedEof,
+                Error::Source { error: ref source, .. } => source.kind(),
+                Error::Cancelled { .. } => ErrorKind::Interrupted,
+                Error::Unavailable { .. } => ErrorKind::Unsupported,
+                _ => ErrorKind::InvalidInput,
             },
         };
         Self::new(kind, error)
@@ -86,6 +91,7 @@ mod tests {
     #[test]
     fn every_error_has_a_number() {
         let path = || PathBuf::from("f");
+        let source = |error| Error::Source { path: path(), offset: 1, length: 2, error };
         let nested = Error::RangeOverflow { offset: 1, length: u64::MAX };
         let (direction, errno) = (Direction::Load, Errno::from_raw(libc::EIO));
         for (error, number) in [
@@ -97,6 +103,9 @@ mod tests {
                 libc::EOPNOTSUPP,
             ),
             (Error::EmptyFile { path: path() }, libc::ENODATA),
+            (source(ErrorKind::UnexpectedEof.into()), libc::ENODATA),
+            (source(std::io::Error::from_raw_os_error(libc::EIO)), libc::EIO),
+            (source(std::io::Error::other("no")), libc::EINVAL),
             (Error::RangeBeyondBuffer { offset: 0, length: 9, buffer: 1 }, libc::ERANGE),
             (Error::InFlight { path: path(), direction, errno }, libc::EINPROGRESS),
             (Error::NoMemory { wanted: 1, available: None, reserve: None }, libc::ENOMEM),

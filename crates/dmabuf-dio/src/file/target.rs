@@ -14,7 +14,7 @@ use rustix::io::Errno as Os;
 
 use crate::direction::Direction;
 use crate::errno::IntoErrno;
-use crate::error::{Error, Result};
+use crate::error::{DURABLE_NAME, Error, Result};
 use crate::file;
 use crate::file::{File, Spec};
 use crate::memory::page::page_size;
@@ -149,7 +149,7 @@ impl Target {
             }
             Err(errno) => return Err(failed(path, "rename the finished file to it", errno)),
         }
-        sync_folder(path).map_err(step("make its name durable"))
+        sync_folder(path).map_err(step(DURABLE_NAME))
     }
 }
 

@@ -59,9 +59,9 @@ impl fmt::Display for Mode {
 pub struct Report {
     /// Load or save.
     pub operation: Direction,
-    /// The backend that moved the data; `None` for private memory.
+    /// The backend that moved the data; `None` for private memory, and for what came from a reader.
     pub backend: Option<Backend>,
-    /// The kind of the buffer; `None` for private memory.
+    /// The kind of the buffer; `None` for what came from a reader.
     pub buffer: Option<Kind>,
     /// How the data was transferred.
     pub mode: Mode,

@@ -6,6 +6,7 @@ pub(crate) mod edge;
 pub(crate) mod layout;
 pub(crate) mod mapped;
 pub(crate) mod plain;
+pub(crate) mod poured;
 pub(crate) mod private;
 pub(crate) mod ring;
 pub(crate) mod staged;
@@ -14,6 +15,7 @@ pub(crate) mod task;
 
 mod plan;
 mod supply;
+mod window;
 
 use std::os::fd::BorrowedFd;
 

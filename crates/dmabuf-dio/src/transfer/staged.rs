@@ -7,31 +7,21 @@
 //! (docs/notes/performance.md).
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use io_uring::IoUring;
 use rustix::io::Errno as Os;
 
 use super::layout::Layout;
 use super::task::{Task, Transferred};
+use super::window::{STEP, Window};
 use super::{Job, Progress, Stop, plain, ring};
 use crate::buffer::shared::Shared;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::lend::{self, Ring};
-use crate::memory::Mapping;
-use crate::memory::available::{self, Charged};
 use crate::memory::huge;
-use crate::memory::page::{huge_page, page_size, round_up};
+use crate::memory::page::{huge_page, page_size};
 use crate::memory::sizes::PageSizes;
-
-/// Chunks in the staging buffer beyond those in flight, so that the next request need not wait for
-/// a copy.
-const SPARE: u64 = 2;
-/// Maximum size of the staging buffer, unless three chunks are larger.
-const MOST: u64 = 64 << 20;
-/// Bytes copied at a time.
-const STEP: u64 = 4 << 20;
 
 /// Loads the range of a task into a new memfd with a matching layout.
 pub(crate) fn load(
@@ -43,11 +33,11 @@ pub(crate) fn load(
     let end = layout.data_offset + task.length;
     let extent = task.extent_in(layout, layout.buffer);
     let len = extent.len;
-    let memory = stage(task, len, layout.buffer)?;
-    let mut stage = Stage { memory, buf, len, end, copied: layout.data_offset };
+    let window = Window::new(task, len, layout.buffer)?;
+    let mut stage = Stage { window, buf, end, copied: layout.data_offset };
     let mut edge = |_| -> Result<u64> { unreachable!("a buffer is laid out in whole blocks") };
     let mut moved = if let Some(uring) = uring {
-        let mut ring = Ring::new(uring, lend::Memory::process(&stage.memory));
+        let mut ring = Ring::new(uring, lend::Memory::process(&stage.window.memory));
         let mut core = |job: &Job<'_>| {
             ring::run(&mut ring, job, &mut stage)?;
             stage.finish(job)
@@ -55,7 +45,7 @@ pub(crate) fn load(
         task.in_parts(extent, &mut core, &mut edge)?
     } else {
         let mut core = |job: &Job<'_>| {
-            plain::run(job, &stage.memory)?;
+            plain::run(job, &stage.window.memory)?;
             stage.finish(job)
         };
         task.in_parts(extent, &mut core, &mut edge)?
@@ -73,23 +63,10 @@ pub(crate) fn load(
     Ok(moved)
 }
 
-/// Allocates the staging buffer for a file of `len` bytes and a buffer of `buffer` bytes.
-fn stage(task: &Task<'_>, len: u64, buffer: u64) -> Result<Arc<Mapping>> {
-    let chunks = (u64::from(task.depth()) + SPARE).min((MOST / task.chunk()).max(1 + SPARE));
-    let window = round_up(len, page_size()).unwrap_or(len).min(task.chunk() * chunks);
-    available::ensure(buffer.saturating_add(window), Charged::Us)?;
-    let stage = Mapping::anonymous(window)?;
-    stage.advise(task.options.huge_pages);
-    Ok(Arc::new(stage))
-}
-
-/// The staging buffer: a window that moves over the buffer, with the data being read and not yet
-/// copied.
+/// The staging buffer: a window with the data being read and not yet copied.
 struct Stage<'a> {
-    memory: Arc<Mapping>,
+    window: Window,
     buf: &'a Shared,
-    /// Length of the data to read.
-    len: u64,
     /// Length of the data wanted in the buffer.
     end: u64,
     /// Bytes copied to the buffer so far.
@@ -101,9 +78,9 @@ impl Stage<'_> {
     fn copy(&mut self, until: u64) -> Result<()> {
         let until = until.min(self.end);
         while self.copied < until {
-            let (start, limit) = self.find(self.copied);
+            let (start, limit) = self.window.place(self.copied);
             let len = until.min(limit) - self.copied;
-            match self.memory.write_to(start, len, self.buf.as_fd(), self.copied) {
+            match self.window.memory.write_to(start, len, self.buf.as_fd(), self.copied) {
                 Ok(0) => return Err(Error::Buffer { call: "write", errno: Errno::IO }),
                 Ok(copied) => self.copied += copied,
                 Err(Os::INTR) => {}
@@ -133,18 +110,11 @@ impl Stage<'_> {
         }
         Ok(())
     }
-
-    /// Position of a buffer byte in the staging memory, and the end of the contiguous range there.
-    fn find(&self, offset: u64) -> (u64, u64) {
-        let window = self.memory.len();
-        let at = offset % window;
-        (at, (offset - at + window).min(self.len))
-    }
 }
 
 impl ring::Buffer for Stage<'_> {
     fn prepare(&mut self, ring: &Ring, end: u64, so_far: Progress) -> Result<bool> {
-        let in_the_way = end.saturating_sub(self.memory.len());
+        let in_the_way = end.saturating_sub(self.window.len());
         if in_the_way > so_far.done {
             return Ok(false);
         }
@@ -165,18 +135,21 @@ impl ring::Buffer for Stage<'_> {
     }
 
     fn place(&self, offset: u64) -> (u16, u64, u64) {
-        let (at, limit) = self.find(offset);
+        let (at, limit) = self.window.place(offset);
         (0, at, limit)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::ring::Buffer as _;
     use super::*;
     use crate::control::{Control, Watch};
     use crate::direction::Direction;
     use crate::file::{File, Spec};
+    use crate::memory::Mapping;
     use crate::options::Options;
 
     /// Bytes of the window, and of the buffer beyond it.
@@ -189,14 +162,15 @@ mod tests {
             lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
         let memory = Arc::new(Mapping::anonymous(WINDOW).expect("memory"));
         let ring = Ring::new(uring, lend::Memory::process(&memory));
-        let stage = Stage { memory, buf, len: LEN, end: LEN, copied: 0 };
+        let window = Window { memory, end: LEN };
+        let stage = Stage { window, buf, end: LEN, copied: 0 };
         fill(&stage, byte);
         Some((stage, ring))
     }
 
     /// Fills the stage as a disk would.
     fn fill(stage: &Stage<'_>, byte: u8) {
-        stage.memory.fill(0, WINDOW, byte).expect("filled");
+        stage.window.memory.fill(0, WINDOW, byte).expect("filled");
     }
 
     /// How many bytes at the start of the buffer are `byte`.
@@ -293,35 +267,5 @@ mod tests {
             assert!(moved.pages.is_some());
             assert_eq!(moved.notes.is_empty(), len < huge_page(), "{:?}", moved.notes);
         }
-    }
-
-    #[test]
-    fn window_holds_requests_in_flight_and_two_more() {
-        let path = "/proc/self/exe".into();
-        let file = File::open(&Spec::Path(path), Direction::Load, false).expect("a file");
-        let window = |chunk: u64, depth, len| {
-            let options =
-                Options { block_size: Some(chunk), queue_depth: Some(depth), ..Options::default() };
-            let control = Control::default();
-            let watch = Watch::start(&control, len);
-            let direction = Direction::Load;
-            let task = Task {
-                file: &file,
-                direction,
-                offset: 0,
-                length: len,
-                options: &options,
-                watch: &watch,
-            };
-            super::stage(&task, len, 0).expect("memory").len()
-        };
-        assert_eq!(window(1 << 20, 4, 1 << 30), 6 << 20);
-        assert_eq!(window(1 << 20, 1024, 1 << 30), 64 << 20, "no more than that");
-        assert_eq!(window(48 << 20, 8, 1 << 30), 3 * (48 << 20), "but three requests");
-        assert_eq!(
-            window(1 << 20, 4, 5000),
-            5000_u64.next_multiple_of(page_size()),
-            "nor more than the file"
-        );
     }
 }

@@ -20,6 +20,7 @@ mod populate;
 mod private;
 mod probe;
 mod rings;
+mod save_from;
 mod seals;
 mod shared;
 mod target;
