@@ -105,6 +105,18 @@ pub enum Error {
         /// The error of the transfer.
         source: dmabuf_dio::Error,
     },
+    /// Tensors cannot be saved. Nothing was written.
+    #[error("{}: cannot be saved: {reason}", path.display())]
+    NotSaved {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What is wrong with them.
+        #[source]
+        reason: Malformed,
+    },
+    /// A save failed. What it wrote is removed.
+    #[error("{}", save_text(.0))]
+    Save(#[source] dmabuf_dio::Error),
     /// A loaded buffer cannot be read.
     #[error("cannot read the buffer: {0}")]
     Buffer(#[source] dmabuf_dio::Error),
@@ -142,9 +154,15 @@ impl Error {
             Self::Malformed { reason, .. } => hint_of(reason).into(),
             Self::NoTensor { .. } => Hint::TensorNames,
             Self::NoNumber { .. } => "number tensors from 0, in the order of the files".into(),
-            Self::Load { source, .. } | Self::Buffer(source) => source.hint(),
+            Self::NotSaved { reason, .. } => save_hint(reason).into(),
+            Self::Load { source, .. } | Self::Buffer(source) | Self::Save(source) => source.hint(),
         }
     }
+}
+
+fn save_text(error: &dmabuf_dio::Error) -> String {
+    let kept = if error.keeps_old_file() { "; the path is as it was before" } else { "" };
+    format!("{error}{kept}")
 }
 
 /// A folder for a message: the working directory has no name in a path.
@@ -153,6 +171,15 @@ fn shown(folder: &Path) -> std::path::Display<'_> {
 }
 
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+
+fn save_hint(reason: &Malformed) -> &'static str {
+    match reason {
+        Malformed::Duplicate { .. } | Malformed::Reserved { .. } => "choose another name",
+        Malformed::TooLarge { .. } => "save the tensors to several files",
+        Malformed::Unknown { .. } => "save it as bytes: U8",
+        _ => "pass the bytes that type and shape require",
+    }
+}
 
 fn hint_of(reason: &Malformed) -> &'static str {
     match reason {

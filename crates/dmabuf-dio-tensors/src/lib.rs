@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads the tensors of AI models into dma-bufs, without CPU copies.
+//! Loads the tensors of AI models into dma-bufs, without CPU copies, and saves tensors.
 //!
 //! [`Model::open`] reads the headers of a model: a safetensors or GGUF file, a model in several
 //! files, or a folder with one of them. [`Model::loader`] loads all of its tensors, or some. Each
@@ -31,6 +31,7 @@
 //! | [`Metadata`], [`Value`] | what else the headers say, typed |
 //! | [`TensorLoader`], [`Loaded`], [`View`] | a load, and what it gives |
 //! | [`Reader`] | tensors one by one within a bound of memory, each in memory of its own |
+//! | [`TensorSaver`], [`Outline`] | a save to a safetensors file |
 //! | [`header`] | the parsers alone, for headers that come from elsewhere |
 //!
 //! # Untrusted files
@@ -64,8 +65,12 @@ mod meter;
 mod mistaken;
 mod model;
 mod open;
+mod outline;
 mod plan;
 mod reader;
+mod save;
+mod save_header;
+mod save_parts;
 mod settings;
 mod shared;
 mod split;
@@ -85,7 +90,9 @@ pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;
 pub use mistaken::Mistaken;
 pub use model::{Model, ModelFile};
+pub use outline::Outline;
 pub use reader::{Iter, Reader, ReaderReport};
+pub use save::TensorSaver;
 pub use tensor::Tensor;
 
 // The code in the document is compiled like that of the documentation.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults of headers and indexes.
+//! Faults of headers and indexes, and of tensors that are to be saved.
 
 use crate::mistaken::Mistaken;
 
-/// A fault of a header or an index. Names in it are shortened to 100 bytes.
+/// A fault of a header or an index, or of tensors that are to be saved. Names in it are shortened to
+/// 100 bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -49,6 +50,12 @@ pub enum Malformed {
         /// `"tensor"` or `"key"`.
         what: &'static str,
         /// The name.
+        name: String,
+    },
+    /// A tensor that is to be saved has a name that the format uses for something else.
+    #[error("a tensor cannot have the name {name:?}, which safetensors uses for the metadata")]
+    Reserved {
+        /// The name: `__metadata__`.
         name: String,
     },
     /// The length of a tensor's range does not match its type and shape.

@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Progress of a load, in bytes.
+/// Progress of a load or a save, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes read so far, of all files.
+    /// Bytes moved so far, of all files.
     pub done: u64,
-    /// Bytes to read, of all files.
+    /// Bytes to move, of all files.
     pub total: u64,
 }
 

@@ -25,5 +25,6 @@ mod safetensors;
 pub use any::parse;
 pub use gguf::parse as parse_gguf;
 pub use parsed::{Header, HeaderError};
-pub(crate) use parsed::{MAX_TENSORS, check_names};
+pub(crate) use parsed::{MAX_KEYS, MAX_TENSORS, check_names, check_unique};
 pub use safetensors::parse as parse_safetensors;
+pub(crate) use safetensors::{MAX_DIMENSIONS, MAX_HEADER, METADATA};

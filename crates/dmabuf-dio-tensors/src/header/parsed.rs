@@ -42,7 +42,8 @@ pub(crate) fn check_names(tensors: &[Tensor]) -> Result<(), Malformed> {
     check_unique("tensor", names.collect())
 }
 
-pub(super) fn check_unique(what: &'static str, mut names: Vec<&str>) -> Result<(), Malformed> {
+/// Fails if two names, of what `what` says, are equal.
+pub(crate) fn check_unique(what: &'static str, mut names: Vec<&str>) -> Result<(), Malformed> {
     names.sort_unstable();
     match names.windows(2).find(|two| two[0] == two[1]) {
         Some(two) => Err(Malformed::Duplicate { what, name: short(two[0]) }),

@@ -21,8 +21,10 @@ use crate::metadata::{Metadata, Value};
 use crate::tensor::Tensor;
 
 /// The longest header, as in the `safetensors` crate.
-pub(super) const MAX_HEADER: u64 = 100_000_000;
-const MAX_DIMENSIONS: usize = 64;
+pub(crate) const MAX_HEADER: u64 = 100_000_000;
+pub(crate) const MAX_DIMENSIONS: usize = 64;
+/// The key of the metadata, among the names of the tensors.
+pub(crate) const METADATA: &str = "__metadata__";
 /// The length before the header.
 const PREFIX: u64 = 8;
 
@@ -167,7 +169,7 @@ impl<'de> Visitor<'de> for Object<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let fields = self.0;
         while let Some(key) = map.next_key::<String>()? {
-            if key == "__metadata__" {
+            if key == METADATA {
                 let problem = match (&fields.metadata, map.next_value::<Option<Pairs>>()?) {
                     (Some(_), _) => Malformed::Duplicate { what: "key", name: key },
                     (None, Some(Pairs { too_many: true, .. })) => too_many("keys:", MAX_KEYS),
