@@ -46,6 +46,13 @@ pub(crate) fn raise_tensors(py: Python<'_>, error: &dmabuf_dio_tensors::Error) -
             return exception;
         }
         Model::Buffer(source) => return raise(py, source),
+        Model::Save(source) => {
+            let exception = raise(py, source);
+            if source.keeps_old_file() {
+                note(py, &exception, "the path is as it was before");
+            }
+            return exception;
+        }
         Model::Open { path, source } | Model::Read { path, source } => {
             let number = source.raw_os_error().unwrap_or(libc::EIO);
             let text = dmabuf_dio::Errno::from_raw(number).to_string();
@@ -125,6 +132,7 @@ fn path_of(error: &Error) -> Option<&Path> {
         | Error::InFlight { path, .. }
         | Error::Target { path, .. }
         | Error::OldFileGone { path, .. }
+        | Error::Source { path, .. }
         | Error::Cancelled { path, .. } => Some(path),
         _ => None,
     }

@@ -5,6 +5,7 @@
 //! provide views to Python. `run.rs` makes every blocking call in a separate thread, while the
 //! calling thread runs signal handlers and callbacks. `options.rs` takes keyword arguments.
 //! `error.rs` turns errors into Python's. `lock.rs` has locks that a child of fork(2) finds free.
+//! `save.rs` saves tensors of other libraries.
 //! `small.rs` reads tensors that are not worth a load. `code.rs` has the extension's code in memory
 //! before the first load.
 
@@ -28,6 +29,7 @@ mod options;
 mod reader;
 mod report;
 mod run;
+mod save;
 mod small;
 mod source;
 mod tensor;
@@ -54,6 +56,7 @@ mod _native {
         model::Model,
         reader::Reader,
         report::{Refusal, Report},
+        save::save_tensors,
         tensor::Tensor,
         tensors::Tensors,
         transfer::{load, load_into, save},

@@ -91,7 +91,7 @@ impl<'py> Given<'py> {
     pub(crate) fn watch(&self) -> PyResult<Watch<'py>> {
         let cancel = self.take::<PyRef<'_, CancelToken>>("cancel")?;
         let cancel = cancel.map(|token| token.0.clone());
-        Ok(Watch { progress: self.take("progress")?, cancel })
+        Ok(Watch { progress: self.take("progress")?, cancel, serve: None })
     }
 
     /// To be called when all arguments were taken.

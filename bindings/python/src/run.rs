@@ -20,11 +20,15 @@ use crate::error::raise;
 /// How often signals and the caller's token are checked.
 const TICK: Duration = Duration::from_millis(50);
 
+/// What the calling thread does for the other one, when that has woken it.
+pub(crate) type Serve = Arc<dyn Fn(Python<'_>) -> PyResult<()> + Send + Sync>;
+
 /// The caller's callback and token.
 #[derive(Default)]
 pub(crate) struct Watch<'py> {
     pub(crate) progress: Option<Bound<'py, PyAny>>,
     pub(crate) cancel: Option<CancelToken>,
+    pub(crate) serve: Option<Serve>,
 }
 
 /// The other end, in the thread that makes the call.
@@ -47,6 +51,11 @@ impl Control {
     pub(crate) fn moved(&self, done: u64, total: u64) {
         self.told.total.store(total, Ordering::Relaxed);
         self.told.done.store(done, Ordering::Release);
+        self.wake();
+    }
+
+    /// Wakes the calling thread, which serves.
+    pub(crate) fn wake(&self) {
         // The receiver is gone once the call is over.
         let _ = self.wake.send(());
     }
@@ -113,7 +122,7 @@ impl<T: Send + 'static> Call<T> {
     pub(crate) fn wait(self, py: Python<'_>, watch: &Watch<'_>) -> PyResult<T> {
         let Self { cancel, told, wakes, result, process } = self;
         let progress = watch.progress.as_ref().map(|callback| callback.clone().unbind());
-        let token = watch.cancel.clone();
+        let (token, serve) = (watch.cancel.clone(), watch.serve.clone());
         let raised = py.detach(move || {
             let mut seen = NOTHING;
             let mut raised = None;
@@ -130,6 +139,7 @@ impl<T: Send + 'static> Call<T> {
                     let total = told.total.load(Ordering::Relaxed);
                     let outcome = Python::attach(|py| {
                         py.check_signals()?;
+                        serve.as_ref().map_or(Ok(()), |serve| serve(py))?;
                         if let Some(callback) = progress.as_ref().filter(|_| done != seen) {
                             callback.call1(py, (done, total))?;
                         }

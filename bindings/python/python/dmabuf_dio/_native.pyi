@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The types of the extension module: bindings/python/src.
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Literal, Self, Unpack, final
@@ -16,6 +16,7 @@ from .types import (
     GatherOptions,
     MadeKind,
     Numbers,
+    Progress,
     RangeOptions,
     Source,
     TensorOptions,
@@ -205,6 +206,17 @@ class _Wanted: ...
 class _Mapped:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __release_buffer__(self, view: memoryview, /) -> None: ...
+
+def _save_tensors(
+    tensors: Sequence[tuple[str, str, Sequence[int], tuple[int, int] | None]],
+    filename: str | bytes | PathLike[str] | PathLike[bytes],
+    metadata: dict[str, str] | None,
+    fetch: Callable[[int], tuple[int, int]],
+    refused: type[Exception],
+    progress: Progress | None,
+    cancel: CancelToken | None,
+    /,
+) -> Report: ...
 
 @final
 class BlockReader(_Context):
