@@ -16,7 +16,8 @@ use pyo3::prelude::*;
 
 use crate::error::raise_tensors;
 
-/// Mappings that may exist: without setting, a process may have 65530, which it needs for its threads and its allocator, too.
+/// Mappings that may exist: without setting, a process may have 65530, which it needs for its
+/// threads and its allocator, too.
 const MOST: usize = 16 << 10;
 /// Those that exist.
 static COUNT: AtomicUsize = AtomicUsize::new(0);

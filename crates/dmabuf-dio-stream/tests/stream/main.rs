@@ -83,10 +83,10 @@ fn losses_between_batches_are_reported_with_their_place() {
 /// At the start blocks are queued in batches, of up to eight here, before their rate is known.
 #[test]
 fn slow_device_delivers_blocks_one_by_one() {
+    const BLOCK: u64 = 64 << 10;
     let Some(devices) = Devices::get() else { return };
     // 100 ms each
     devices.adc.write("sampling_frequency", "81920").expect("rate");
-    const BLOCK: u64 = 64 << 10;
     // Frames that the device has sampled when each block comes. A busy machine may deliver late once.
     let counts = || {
         let (adc, counted) = (devices.adc.clone(), Arc::new(Mutex::new(Vec::new())));

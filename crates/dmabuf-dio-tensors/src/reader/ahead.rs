@@ -472,25 +472,4 @@ mod tests {
         }
         assert!(most <= 16 * MIB, "{most} bytes are held");
     }
-
-    #[test]
-    fn time_per_request_does_not_grow_with_the_model() {
-        const COUNT: usize = 20_000;
-        let tensors = model(&vec![4096; 2 * COUNT]);
-        let begin = std::time::Instant::now();
-        // In order, from the end, in two places by turns; all announced, or none, or one that nobody requests
-        for announced in [0..0, 0..2 * COUNT, 0..1] {
-            let order = (1..COUNT).flat_map(|number| [number, COUNT + number]);
-            for order in
-                [(1..COUNT).collect(), (1..COUNT).rev().collect(), order.collect::<Vec<_>>()]
-            {
-                let mut ahead = ahead(128 * MIB);
-                announced.clone().for_each(|number| ahead.want(number));
-                for number in order {
-                    get(&mut ahead, &tensors, number);
-                }
-            }
-        }
-        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
-    }
 }

@@ -24,6 +24,9 @@ use self::shared::Shared;
 use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
 
+/// Private memory of this length is mapped: a huge page of processors with small pages.
+const WORTH_MAPPING: u64 = 2 << 20;
+
 /// How many times an aligned address is looked for: another thread may take it first.
 const ALIGN_TRIES: u32 = 4;
 
@@ -104,10 +107,10 @@ impl Mapping {
 
     /// Gets `len` bytes of private memory with undefined content, aligned for huge pages.
     ///
-    /// Less than a huge page comes from the allocator: mapping and touching new pages can take as
-    /// long as reading into them (docs/notes/performance.md).
+    /// Little comes from the allocator: mapping and touching new pages can take as long as reading
+    /// into them (docs/notes/performance.md).
     pub(crate) fn anonymous(len: u64) -> Result<Self> {
-        if len >= huge_page() {
+        if len >= WORTH_MAPPING {
             return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
         }
         let layout = Layout::from_size_align(mappable(len.max(1))?, page_size() as usize)
