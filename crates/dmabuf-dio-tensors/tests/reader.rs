@@ -1,35 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tensors one by one: their bytes, what is read for them, and the memory that they take.
+//! Tensors one by one: their bytes, and what is read for them.
 
 mod common;
 
 use std::sync::Arc;
 use std::thread;
 
-use common::{Sample, folder, safetensors, write};
+use common::{Sample, in_two_files};
 use dmabuf_dio::{CancelToken, Kind, Options};
-use dmabuf_dio_tensors::{Dtype, Error, Model, Reader};
+use dmabuf_dio_tensors::{Error, Reader};
 
 const MIB: u64 = 1 << 20;
-
-/// A model in two files, and what is in it in the order of its tensors. Sizes are odd.
-fn model(lens: &[u64]) -> (tempfile::TempDir, Arc<Model>, Vec<Sample>) {
-    let folder = folder();
-    let samples: Vec<_> = lens
-        .iter()
-        .enumerate()
-        .map(|(number, len)| Sample::new(&format!("t{number:03}"), Dtype::U8, &[*len]))
-        .collect();
-    let (one, two) = samples.split_at(lens.len() / 2);
-    write(&folder.path().join("model-00001-of-00002.safetensors"), &safetensors(one));
-    write(&folder.path().join("model-00002-of-00002.safetensors"), &safetensors(two));
-    let model = Model::open(folder.path()).expect("a model");
-    let ordered = model.tensors().iter().map(|tensor| {
-        samples.iter().find(|sample| sample.name == tensor.name).expect("a sample").clone()
-    });
-    let samples = ordered.collect();
-    (folder, Arc::new(model), samples)
-}
 
 fn check(sample: &Sample, memory: Option<&dmabuf_dio::Buffer>) {
     let bytes = memory.map_or(&[][..], |memory| memory.bytes().expect("private memory"));
@@ -40,18 +21,11 @@ fn lens(count: u64) -> Vec<u64> {
     (0..count).map(|number| if number % 7 == 3 { number } else { MIB + number * 4099 }).collect()
 }
 
-/// Bytes of memory of this process that are not of files: `RssAnon` in /proc/self/status.
-fn anonymous() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the status");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
-}
-
 #[test]
 fn tensors_come_in_every_order_and_from_many_threads() {
     let mut lens = lens(40);
     lens[5] = 0;
-    let (_folder, model, samples) = model(&lens);
+    let (_folder, model, samples) = in_two_files(&lens);
     for window in [None, Some(0), Some(1), Some(8 * MIB), Some(1 << 40)] {
         let reader = Reader::with(Arc::clone(&model), window, &Options::default());
         for (number, item) in reader.iter().enumerate() {
@@ -88,36 +62,8 @@ fn tensors_come_in_every_order_and_from_many_threads() {
 }
 
 #[test]
-fn program_that_drops_tensors_needs_the_window_alone() {
-    let (_folder, model, samples) = model(&[4 * MIB + 5; 60]);
-    let window = 24 * MIB;
-    for announces in [true, false] {
-        let reader = Reader::with(Arc::clone(&model), Some(window), &Options::default());
-        let before = anonymous();
-        let announced = announces.then(|| reader.iter());
-        let (mut peak, mut kept) = (0, Vec::new());
-        for (number, sample) in samples.iter().enumerate() {
-            let memory = reader.get(number, &CancelToken::new()).expect("read");
-            check(sample, memory.as_ref());
-            peak = peak.max(anonymous().saturating_sub(before));
-            // One that is kept keeps no other.
-            if number == 30 {
-                kept.push(memory);
-            }
-        }
-        drop(announced);
-        let bound = window + 2 * (4 * MIB + 5) + 16 * MIB;
-        assert!(peak <= bound, "{peak} bytes with a window of {window}");
-        assert!(peak >= 4 * MIB, "{peak} bytes: nothing was measured");
-        let left = anonymous().saturating_sub(before);
-        assert!(left < 12 * MIB, "{left} bytes are left of {} kept", kept.len());
-        check(&samples[30], kept[0].as_ref());
-    }
-}
-
-#[test]
 fn parts_of_tensors_are_read_alone() {
-    let (_folder, model, samples) = model(&[9 * MIB + 77, 5]);
+    let (_folder, model, samples) = in_two_files(&[9 * MIB + 77, 5]);
     let reader = Reader::new(model);
     let token = CancelToken::new();
     for (start, end) in [(0, 1), (4095, 8 * MIB), (9 * MIB + 76, 9 * MIB + 77), (0, 9 * MIB + 77)] {
@@ -133,7 +79,7 @@ fn parts_of_tensors_are_read_alone() {
 
 #[test]
 fn failed_read_is_an_error_for_its_tensors_alone() {
-    let (_folder, model, samples) = model(&[MIB; 16]);
+    let (_folder, model, samples) = in_two_files(&[MIB; 16]);
     let path = model.files()[1].path().to_owned();
     let whole = std::fs::read(&path).expect("the file");
     let cut = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
@@ -160,7 +106,7 @@ fn failed_read_is_an_error_for_its_tensors_alone() {
 
 #[test]
 fn cancelled_request_ends_and_the_next_reads() {
-    let (_folder, model, samples) = model(&[MIB; 4]);
+    let (_folder, model, samples) = in_two_files(&[MIB; 4]);
     let reader = Reader::new(model);
     let token = CancelToken::new();
     token.cancel();

@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dmabuf_dio_tensors::{Dtype, Model};
 use tempfile::TempDir;
@@ -219,4 +220,23 @@ pub(crate) fn assert_lists(model: &Model, samples: &[Sample]) {
         let range = tensor.range.start as usize..tensor.range.end as usize;
         assert!(file[range] == sample.bytes, "{}: its range", sample.name);
     }
+}
+
+/// A model in two files, and what is in it in the order of its tensors. Sizes are odd.
+pub(crate) fn in_two_files(lens: &[u64]) -> (TempDir, Arc<Model>, Vec<Sample>) {
+    let folder = folder();
+    let samples: Vec<_> = lens
+        .iter()
+        .enumerate()
+        .map(|(number, len)| Sample::new(&format!("t{number:03}"), Dtype::U8, &[*len]))
+        .collect();
+    let (one, two) = samples.split_at(lens.len() / 2);
+    write(&folder.path().join("model-00001-of-00002.safetensors"), &safetensors(one));
+    write(&folder.path().join("model-00002-of-00002.safetensors"), &safetensors(two));
+    let model = Model::open(folder.path()).expect("a model");
+    let ordered = model.tensors().iter().map(|tensor| {
+        samples.iter().find(|sample| sample.name == tensor.name).expect("a sample").clone()
+    });
+    let samples = ordered.collect();
+    (folder, Arc::new(model), samples)
 }
