@@ -39,6 +39,8 @@ pub(super) struct Ahead<B> {
     wanted: BTreeMap<usize, u32>,
     /// Those of them that are not in `places`.
     missing: BTreeSet<usize>,
+    /// Those whose read failed: a disk may take seconds to say so, and says so to who requests them.
+    avoided: BTreeSet<usize>,
     /// The tensor after the last one that was requested in order.
     next: usize,
     /// The tensors from `next` to this one are in `places`, or need not be read.
@@ -73,6 +75,7 @@ impl<B> Ahead<B> {
             held: 0,
             wanted: BTreeMap::new(),
             missing: BTreeSet::new(),
+            avoided: BTreeSet::new(),
             next: 0,
             planned: 0,
             row: 0,
@@ -85,7 +88,7 @@ impl<B> Ahead<B> {
     /// A tensor that is not empty will be requested: it may be read ahead at once.
     pub(super) fn want(&mut self, number: usize) {
         *self.wanted.entry(number).or_default() += 1;
-        if !self.has(number) {
+        if !self.has(number) && !self.avoided.contains(&number) {
             self.missing.insert(number);
         }
     }
@@ -215,7 +218,10 @@ impl<B> Ahead<B> {
     /// Whether a tensor has to be read for one who may request it.
     fn is_missing(&self, tensors: &[Tensor], number: usize) -> bool {
         let is_wanted = self.wanted.is_empty() || self.wanted.contains_key(&number);
-        is_wanted && !tensors[number].is_empty() && !self.has(number)
+        is_wanted
+            && !tensors[number].is_empty()
+            && !self.has(number)
+            && !self.avoided.contains(&number)
     }
 
     /// The tensor `first` and those after it, up to `room` bytes.
@@ -257,11 +263,16 @@ impl<B> Ahead<B> {
         }
     }
 
-    /// A read has failed, or was not begun.
-    pub(super) fn failed(&mut self, tensors: &[Tensor], segment: &Segment) {
+    /// A read has failed, or unless `broken` was not begun or was cancelled.
+    pub(super) fn failed(&mut self, tensors: &[Tensor], segment: &Segment, broken: bool) {
         for &number in &segment.tensors {
             drop(self.remove(tensors, number));
-            self.planned = self.planned.min(number).max(self.next);
+            if broken {
+                self.avoided.insert(number);
+                self.missing.remove(&number);
+            } else {
+                self.planned = self.planned.min(number).max(self.next);
+            }
         }
         self.report.read -= segment.range.end - segment.range.start;
     }
@@ -434,17 +445,22 @@ mod tests {
     }
 
     #[test]
-    fn failed_read_leaves_nothing() {
-        let tensors = model(&[MIB; 8]);
+    fn failed_read_leaves_nothing_and_is_not_repeated_ahead() {
+        let tensors = model(&[MIB; 20]);
         let mut ahead = ahead(16 * MIB);
-        (0..8).for_each(|number| ahead.want(number));
+        (0..20).for_each(|number| ahead.want(number));
         ahead.request(&tensors, 0);
-        let segment = ahead.now(&tensors, 0, false);
-        assert_eq!(ahead.take(&tensors, 0), Found::Reading);
-        ahead.failed(&tensors, &segment);
-        assert_eq!(ahead.take(&tensors, 0), Found::Absent);
-        assert_eq!((ahead.held, ahead.report.read), (0, 0));
-        assert_eq!(ahead.more(&tensors).map(|segment| segment.tensors[0]), Some(1));
+        for broken in [false, true] {
+            let segment = ahead.now(&tensors, 0, false);
+            assert_eq!(ahead.take(&tensors, 0), Found::Reading);
+            ahead.failed(&tensors, &segment, broken);
+            assert_eq!(ahead.take(&tensors, 0), Found::Absent);
+            assert_eq!((ahead.held, ahead.report.read), (0, 0));
+            assert_eq!(segment.tensors, [0, 1, 2, 3, 4, 5, 6, 7]);
+        }
+        assert_eq!(ahead.more(&tensors).map(|segment| segment.tensors[0]), Some(8));
+        ahead.request(&tensors, 1);
+        assert_eq!(ahead.now(&tensors, 1, false).tensors, [1]);
     }
 
     #[test]

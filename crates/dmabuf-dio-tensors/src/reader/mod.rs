@@ -300,7 +300,7 @@ impl Shared {
             if thread.spawn(read).is_err() {
                 state.running -= 1;
                 state.has_failed = true;
-                state.ahead.failed(self.model.tensors(), &segment);
+                state.ahead.failed(self.model.tensors(), &segment, false);
             }
         }
     }
@@ -314,7 +314,11 @@ impl Shared {
                 Ok(())
             }
             Err(error) => {
-                state.ahead.failed(self.model.tensors(), segment);
+                let broken = !matches!(
+                    error,
+                    Error::Load { source: dmabuf_dio::Error::Cancelled { .. }, .. }
+                );
+                state.ahead.failed(self.model.tensors(), segment, broken);
                 Err(error)
             }
         };

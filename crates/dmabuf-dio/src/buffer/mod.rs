@@ -75,7 +75,7 @@ impl Buffer {
     /// Splits [`Private`](Kind::Private) memory into buffers of their own, one for each range of
     /// bytes of this buffer. Each is as long as its range. When it is dropped, its memory is freed,
     /// in whole pages: a page that several parts have bytes of is freed with the last of them. Less
-    /// than 256 KiB beside parts that live is freed with these, and memory of less than 2 MiB
+    /// than 64 KiB beside parts that live is freed with these, and memory of less than 2 MiB
     /// with the last part. What lies outside the ranges is freed at once. Bytes keep their
     /// addresses, so a part may start anywhere in a page; it has no report.
     ///

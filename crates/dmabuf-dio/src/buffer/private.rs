@@ -41,7 +41,7 @@ enum State {
 }
 
 /// Less than this is not freed by itself: each time is a system call, and may split a huge page.
-const WORTH_FREEING: u64 = 256 << 10;
+const WORTH_FREEING: u64 = 64 << 10;
 
 impl Private {
     pub(super) fn new(mapping: Arc<Mapping>) -> Self {
