@@ -653,6 +653,54 @@ struct dmabuf_dio_capture_fields {
   uint64_t losses_known;
 };
 
+/**
+ * A tensor of a model, in memory of its own. It and what it points to belong to the library, which frees
+ * them when the callback returns.
+ */
+struct dmabuf_dio_tensor {
+  /**
+   * The name: `name_length` bytes, which may have zeros among them, and a zero.
+   */
+  const char *name;
+  /**
+   * Length of the name in bytes.
+   */
+  size_t name_length;
+  /**
+   * The type of the elements as the format spells it, such as "BF16" or "Q4_K".
+   */
+  const char *dtype;
+  /**
+   * Elements in each dimension, the outermost first.
+   */
+  const uint64_t *shape;
+  /**
+   * How many dimensions there are; 0 for a scalar.
+   */
+  size_t dimensions;
+  /**
+   * The bytes, as in the file; they may be changed. A null pointer if there are none. Aligned to the type
+   * where the file aligns it.
+   */
+  void *bytes;
+  /**
+   * Length in bytes.
+   */
+  uint64_t length;
+  /**
+   * 1 if numbers are big-endian, as in some GGUF files, else 0.
+   */
+  int big_endian;
+};
+
+/**
+ * Receives a tensor, and the pointer that was passed for it. Return 0 to continue; any other number ends
+ * the call with `-ECANCELED`.
+ *
+ * Called in the thread of the call. The function must return normally, not by an exception or longjmp(3).
+ */
+typedef int (*dmabuf_dio_tensor_callback)(const struct dmabuf_dio_tensor *tensor, void *data);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1461,6 +1509,25 @@ int dmabuf_dio_convert(struct dmabuf_dio_converter *converter, const void *from,
  * Frees a converter. Does nothing for a null pointer.
  */
 void dmabuf_dio_converter_free(struct dmabuf_dio_converter *converter);
+
+/**
+ * Reads the tensors of the model at `path`: a safetensors or GGUF file, an index, or a folder with a model.
+ * Passes each to `each`, in the order of the files. Those that follow are read meanwhile, by direct I/O.
+ *
+ * `names` are `count` names of the tensors to read, or a null pointer for all. `window` is how many bytes
+ * are in memory at most before they are passed on, or one tensor; 0: chosen from the speed of the disk
+ * and the free memory. So the model may be larger than the memory.
+ *
+ * Returns 0. On error, tensors that were passed on before it were complete: `-ENOENT`, `-EACCES` and
+ * others for the files, `-ENOENT` also for a name that the model does not have; `-EINVAL` for files that
+ * are no model, or malformed; otherwise as for `dmabuf_dio_load`; `-ECANCELED`.
+ */
+int dmabuf_dio_each_tensor(const char *path,
+                           const char *const *names,
+                           size_t count,
+                           uint64_t window,
+                           dmabuf_dio_tensor_callback each,
+                           void *data);
 
 #ifdef __cplusplus
 }  // extern "C"

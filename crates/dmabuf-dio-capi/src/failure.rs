@@ -67,6 +67,22 @@ impl From<dmabuf_dio_stream::Error> for Failure {
     }
 }
 
+impl From<dmabuf_dio_tensors::Error> for Failure {
+    fn from(error: dmabuf_dio_tensors::Error) -> Self {
+        use dmabuf_dio_tensors::Error;
+        let hint = error.hint().in_words(&WORDS);
+        let errno = match &error {
+            Error::Open { source, .. } | Error::Read { source, .. } => {
+                source.raw_os_error().unwrap_or(libc::EIO)
+            }
+            Error::NoTensor { .. } => libc::ENOENT,
+            Error::Load { source, .. } | Error::Buffer(source) => source.number().raw(),
+            _ => libc::EINVAL,
+        };
+        Self::new(errno, error.to_string(), hint)
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let errno = refusal.errno.map_or(libc::EOPNOTSUPP, dmabuf_dio::Errno::raw);

@@ -31,6 +31,7 @@ pub mod options;
 pub mod report;
 pub mod save;
 pub mod sink;
+pub mod tensors;
 
 mod failure;
 mod pointers;

@@ -5,9 +5,9 @@
 use std::path::Path;
 
 /// The files with the interface, in the order of the header.
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "names", "options", "error", "load", "buffer", "faces", "map", "save", "gather", "sink",
-    "report", "doctor", "lend", "device", "capture", "convert",
+    "report", "doctor", "lend", "device", "capture", "convert", "tensors",
 ];
 
 #[test]
