@@ -27,7 +27,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// Reads tensors when they are requested, each into memory of its own, and reads ahead.
 ///
 /// The memory of a tensor is freed when its [`Buffer`] is dropped, in whole pages. What is read
-/// ahead and was not requested yet has at most [`window`](Self::window) bytes, or is one tensor.
+/// ahead and was not requested yet has at most `window` bytes ([`with`](Self::with)), or is one
+/// tensor.
 ///
 /// - Tensors that were announced ([`want`](Self::want)) are read ahead in the order of the files,
 ///   from the last one requested on.
