@@ -101,8 +101,7 @@ struct Pace {
 impl Pace {
     /// Records that `count` more blocks were found done, all of them if the device is `dry`: then it
     /// may have waited, and its speed is unknown.
-    fn found(&mut self, count: usize, dry: bool) {
-        let now = Instant::now();
+    fn found(&mut self, count: usize, dry: bool, now: Instant) {
         let was_dry = std::mem::replace(&mut self.was_dry, dry);
         let before = self.looked.replace(now).filter(|_| !was_dry && !dry);
         if let Some(before) = before {
@@ -112,9 +111,9 @@ impl Pace {
     }
 
     /// Records that the device has got blocks again.
-    fn goes_on(&mut self) {
+    fn goes_on(&mut self, now: Instant) {
         if self.looked.is_some() {
-            (self.looked, self.was_dry) = (Some(Instant::now()), false);
+            (self.looked, self.was_dry) = (Some(now), false);
         }
     }
 
@@ -131,9 +130,9 @@ impl Pace {
     }
 
     /// Whether a batch of `count` blocks takes too long for one wake-up.
-    fn is_slow(&self, count: usize) -> bool {
+    fn is_slow(&self, count: usize, now: Instant) -> bool {
         self.each.is_some() && self.batch(1) < count
-            || self.looked.is_some_and(|looked| looked.elapsed() > LATE)
+            || self.looked.is_some_and(|looked| now.duration_since(looked) > LATE)
     }
 }
 
@@ -227,7 +226,7 @@ impl<P: Port> Fenced<P> {
             return Err(failed(self.port.name(), "fill a block", Errno::IO));
         }
         if was_idle {
-            self.pace.goes_on();
+            self.pace.goes_on(Instant::now());
         }
         self.queued.extend(batch.iter().map(|&filled| Queued { filled, done: None }));
         if let Some(last) = self.queued.back_mut() {
@@ -310,7 +309,7 @@ impl<P: Port> Fenced<P> {
         }
         self.known = known;
         if known > 0 {
-            self.pace.found(known, known == self.queued.len());
+            self.pace.found(known, known == self.queued.len(), Instant::now());
         }
         Ok(())
     }
@@ -318,7 +317,7 @@ impl<P: Port> Fenced<P> {
     /// Gives each block of the first batch a fence of its own if they come too slowly for one wake-up.
     fn take_apart(&mut self) -> Result<()> {
         let several = self.queued.iter().take_while(|queued| queued.done.is_none()).count();
-        if several == 0 || !self.pace.is_slow(several + 1) {
+        if several == 0 || !self.pace.is_slow(several + 1, Instant::now()) {
             return Ok(());
         }
         for place in 0..several {
@@ -444,49 +443,52 @@ mod tests {
 
     #[test]
     fn batch_covers_one_millisecond() {
+        let now = Instant::now();
         let pace = |each| Pace { each, looked: None, was_dry: false };
         let of = |micros| pace(Some(Duration::from_micros(micros))).batch(7);
         assert_eq!([2000, 1000, 999, 300, 100, 10, 0].map(of), [1, 1, 1, 3, 10, 32, 32]);
         let mut pace = pace(None);
         let unknown = [0, 1, 2, 4, 8, 32, 64];
         assert_eq!(unknown.map(|queued| pace.batch(queued)), [1, 1, 2, 4, 8, 32, 32]);
-        pace.found(1, false);
+        pace.found(1, false, now);
         assert_eq!(pace.batch(2), 1, "one look tells nothing");
-        pace.looked = ago(8);
-        pace.found(80, false);
+        pace.looked = ago(now, 8);
+        pace.found(80, false, now);
         assert!((9..=10).contains(&pace.batch(2)), "{pace:?}");
     }
 
-    fn ago(millis: u64) -> Option<Instant> {
-        Instant::now().checked_sub(Duration::from_millis(millis))
+    fn ago(now: Instant, millis: u64) -> Option<Instant> {
+        now.checked_sub(Duration::from_millis(millis))
     }
 
     #[test]
     fn idle_device_is_not_slow() {
+        let now = Instant::now();
         let mut pace =
-            Pace { each: Some(Duration::from_micros(1)), looked: ago(8), was_dry: false };
-        pace.found(1, true);
+            Pace { each: Some(Duration::from_micros(1)), looked: ago(now, 8), was_dry: false };
+        pace.found(1, true, now);
         assert_eq!(pace.batch(2), 32, "when it finished is not known");
-        pace.looked = ago(8);
-        pace.found(1, false);
+        pace.looked = ago(now, 8);
+        pace.found(1, false, now);
         assert_eq!(pace.batch(2), 32, "it had nothing to do at first");
-        (pace.looked, pace.was_dry) = (ago(100), true);
-        pace.goes_on();
-        assert!(!pace.is_slow(32), "it has just got some");
-        pace.looked = ago(8);
-        pace.found(1, false);
+        (pace.looked, pace.was_dry) = (ago(now, 100), true);
+        pace.goes_on(now);
+        assert!(!pace.is_slow(32, now), "it has just got some");
+        pace.looked = ago(now, 8);
+        pace.found(1, false, now);
         assert!(pace.batch(2) < 32, "now it was busy all the time");
     }
 
     #[test]
     fn long_batch_is_slow() {
-        let mut pace = Pace { each: None, looked: Some(Instant::now()), was_dry: false };
-        assert!(!pace.is_slow(32), "nothing is known");
+        let now = Instant::now();
+        let mut pace = Pace { each: None, looked: Some(now), was_dry: false };
+        assert!(!pace.is_slow(32, now), "nothing is known");
         pace.each = Some(Duration::from_micros(100));
-        assert!(!pace.is_slow(10) && pace.is_slow(11));
+        assert!(!pace.is_slow(10, now) && pace.is_slow(11, now));
         pace.each = Some(Duration::from_micros(1));
-        assert!(!pace.is_slow(32));
-        pace.looked = ago(20);
-        assert!(pace.is_slow(2), "the device has become slower");
+        assert!(!pace.is_slow(32, now));
+        pace.looked = ago(now, 20);
+        assert!(pace.is_slow(2, now), "the device has become slower");
     }
 }
