@@ -3,6 +3,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::page::page_size;
+
 /// Maps all pages of the extension's code, some 2 MB. Without this the first load after a cold start
 /// waits for the disk again and again, whenever it reaches code that is not in memory.
 ///
@@ -45,8 +47,7 @@ unsafe extern "C" fn populate_if_here(
     if !segments.iter().any(|(range, _)| range.contains(&here)) {
         return 0;
     }
-    // SAFETY: returns a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let page = page_size();
     for (range, _) in segments.iter().filter(|(_, is_writable)| !is_writable) {
         let start = range.start / page * page;
         let address = std::ptr::with_exposed_provenance_mut(start);

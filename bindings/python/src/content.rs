@@ -20,6 +20,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::lock::{Guard, Lock, Turn};
+use crate::page::page_size;
 
 /// How many views an exception names.
 const NAMED: usize = 5;
@@ -153,8 +154,7 @@ impl Content {
         if self.buf.kind() != Kind::Private {
             return 0;
         }
-        // SAFETY: the call takes a number only.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        let page = page_size() as u64;
         self.buf.map().map_or(0, |view| view.as_ptr().addr() as u64 % page)
     }
 

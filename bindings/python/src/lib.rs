@@ -26,6 +26,7 @@ mod mapped;
 mod metadata;
 mod model;
 mod options;
+mod page;
 mod reader;
 mod report;
 mod run;

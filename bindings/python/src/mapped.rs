@@ -15,6 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::error::raise_tensors;
+use crate::page::page_size;
 
 /// Mappings that may exist: without setting, a process may have 65530, which it needs for its
 /// threads and its allocator, too.
@@ -58,8 +59,7 @@ impl Mapped {
             let path = file.path().to_owned();
             return Err(raise_tensors(py, &Error::Load { path, source }));
         }
-        // SAFETY: the call takes a number only.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        let page = page_size() as u64;
         let before = (offset % page) as usize;
         let size = length as usize + before;
         // SAFETY: requests new address space, at an address of the kernel's choice.

@@ -20,9 +20,8 @@ use crate::model;
 use crate::run::{self, Watch};
 use crate::small;
 
-/// Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system
-/// call or mapped.
-const WORTH_A_LOAD: u64 = 4 << 20;
+/// Fewer bytes come from the page cache, read by one system call or mapped.
+const WORTH_A_LOAD: u64 = Shared::WORTH_A_LOAD;
 /// Bytes of a tensor that is worth a load by itself, requested out of the file's order: nothing can
 /// be loaded ahead of it.
 const WORTH_A_LOAD_ALONE: u64 = 16 << 20;

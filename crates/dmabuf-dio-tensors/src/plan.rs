@@ -7,14 +7,14 @@ use crate::tensor::Tensor;
 
 /// A range of a file that is read as a whole, and the tensors in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct Run<T = Range<usize>> {
     pub(crate) file: usize,
     pub(crate) range: Range<u64>,
     /// Positions in the list of wanted tensors.
-    pub(crate) tensors: Range<usize>,
+    pub(crate) tensors: T,
 }
 
-impl Run {
+impl<T> Run<T> {
     pub(crate) fn len(&self) -> u64 {
         self.range.end - self.range.start
     }

@@ -2,10 +2,10 @@
 //! Which tensors are read before they are requested, and which are kept until they are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use super::report::ReaderReport;
 use super::window::Window;
+use crate::plan;
 use crate::settings::GAP;
 use crate::tensor::Tensor;
 
@@ -20,13 +20,8 @@ pub(super) const WORTH_A_LOAD: u64 = 4 << 20;
 /// Bytes of a read that is waited for: the rest is read ahead.
 const NOW: u64 = 8 << 20;
 
-/// Tensors that are read together: neighbours in a file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) tensors: Vec<usize>,
-    pub(super) file: usize,
-    pub(super) range: Range<u64>,
-}
+/// Tensors that are read together, by their places in the model.
+pub(super) type Run = plan::Run<Vec<usize>>;
 
 /// Tensors that were read or are being read, and what was requested so far. `B`: the memory of a
 /// tensor.
@@ -135,14 +130,10 @@ impl<B> Ahead<B> {
     }
 
     pub(super) fn take(&mut self, tensors: &[Tensor], number: usize) -> Found<B> {
-        match self.places.get(&number) {
-            None => Found::Absent,
-            Some(Place::Reading) => Found::Reading,
-            Some(Place::Read(..)) => match self.remove(tensors, number) {
-                Some(buffer) => Found::Read(buffer),
-                None => Found::Absent,
-            },
+        if let Some(Place::Reading) = self.places.get(&number) {
+            return Found::Reading;
         }
+        self.remove(tensors, number).map_or(Found::Absent, Found::Read)
     }
 
     fn remove(&mut self, tensors: &[Tensor], number: usize) -> Option<B> {
@@ -159,19 +150,19 @@ impl<B> Ahead<B> {
 
     /// A read of a tensor that is requested and is not there, and unless `alone` of those that
     /// follow it.
-    pub(super) fn now(&mut self, tensors: &[Tensor], number: usize, alone: bool) -> Segment {
+    pub(super) fn now(&mut self, tensors: &[Tensor], number: usize, alone: bool) -> Run {
         // Those after one that was overtaken may have been requested, too.
         let is_late = self.wanted.is_empty() && number + 1 < self.next;
         let limit = if alone || is_late { 0 } else { self.limit() };
         self.drop_stale(tensors, limit.saturating_sub(NOW));
         let room = limit.saturating_sub(self.held).min(NOW);
-        let segment = self.segment(tensors, number, room);
-        self.begin(tensors, &segment);
-        segment
+        let run = self.run(tensors, number, room);
+        self.begin(tensors, &run);
+        run
     }
 
     /// The next read ahead, if there is room for one.
-    pub(super) fn more(&mut self, tensors: &[Tensor]) -> Option<Segment> {
+    pub(super) fn more(&mut self, tensors: &[Tensor]) -> Option<Run> {
         let limit = self.limit();
         if limit == 0 {
             return None;
@@ -198,9 +189,9 @@ impl<B> Ahead<B> {
         }
         // A tensor beyond the bound is read ahead alone.
         let room = limit.saturating_sub(self.held).min(step);
-        let segment = self.segment(tensors, first, room);
-        self.begin(tensors, &segment);
-        Some(segment)
+        let run = self.run(tensors, first, room);
+        self.begin(tensors, &run);
+        Some(run)
     }
 
     /// The bytes that may be in memory before they are requested.
@@ -225,47 +216,46 @@ impl<B> Ahead<B> {
     }
 
     /// The tensor `first` and those after it, up to `room` bytes.
-    fn segment(&self, tensors: &[Tensor], first: usize, room: u64) -> Segment {
+    fn run(&self, tensors: &[Tensor], first: usize, room: u64) -> Run {
         let start = &tensors[first];
-        let mut segment =
-            Segment { tensors: vec![first], file: start.file, range: start.range.clone() };
+        let mut run = Run { tensors: vec![first], file: start.file, range: start.range.clone() };
         for (number, tensor) in tensors.iter().enumerate().skip(first + 1) {
-            let gap = tensor.range.start.saturating_sub(segment.range.end);
-            let len = tensor.range.end.saturating_sub(segment.range.start);
-            if tensor.file != segment.file || gap > GAP || len > room {
+            let gap = tensor.range.start.saturating_sub(run.range.end);
+            let len = tensor.range.end.saturating_sub(run.range.start);
+            if tensor.file != run.file || gap > GAP || len > room {
                 break;
             }
             if self.is_missing(tensors, number) {
-                segment.tensors.push(number);
-                segment.range.end = tensor.range.end;
+                run.tensors.push(number);
+                run.range.end = tensor.range.end;
             } else if self.has(number) {
                 break;
             }
         }
-        segment
+        run
     }
 
-    fn begin(&mut self, tensors: &[Tensor], segment: &Segment) {
-        for &number in &segment.tensors {
+    fn begin(&mut self, tensors: &[Tensor], run: &Run) {
+        for &number in &run.tensors {
             self.places.insert(number, Place::Reading);
             self.missing.remove(&number);
             self.held += tensors[number].len();
         }
         self.report.reads += 1;
-        self.report.read += segment.range.end - segment.range.start;
+        self.report.read += run.len();
     }
 
     /// A read has ended, with the memory of its tensors.
-    pub(super) fn arrived(&mut self, segment: &Segment, buffers: impl IntoIterator<Item = B>) {
+    pub(super) fn arrived(&mut self, run: &Run, buffers: impl IntoIterator<Item = B>) {
         let age = self.report.reads;
-        for (&number, buffer) in segment.tensors.iter().zip(buffers) {
+        for (&number, buffer) in run.tensors.iter().zip(buffers) {
             self.places.insert(number, Place::Read(buffer, age));
         }
     }
 
     /// A read has failed, or unless `broken` was not begun or was cancelled.
-    pub(super) fn failed(&mut self, tensors: &[Tensor], segment: &Segment, broken: bool) {
-        for &number in &segment.tensors {
+    pub(super) fn failed(&mut self, tensors: &[Tensor], run: &Run, broken: bool) {
+        for &number in &run.tensors {
             drop(self.remove(tensors, number));
             if broken {
                 self.avoided.insert(number);
@@ -274,7 +264,7 @@ impl<B> Ahead<B> {
                 self.planned = self.planned.min(number).max(self.next);
             }
         }
-        self.report.read -= segment.range.end - segment.range.start;
+        self.report.read -= run.len();
     }
 
     /// Drops tensors that were read and are not about to be requested, the oldest first, until
@@ -332,14 +322,14 @@ mod tests {
         let mut read = Vec::new();
         ahead.request(tensors, number);
         if ahead.take(tensors, number) == Found::Absent {
-            let segment = ahead.now(tensors, number, false);
-            ahead.arrived(&segment, segment.tensors.iter().map(drop));
+            let run = ahead.now(tensors, number, false);
+            ahead.arrived(&run, run.tensors.iter().map(drop));
             assert_eq!(ahead.take(tensors, number), Found::Read(()));
-            read.push(segment.tensors);
+            read.push(run.tensors);
         }
-        while let Some(segment) = ahead.more(tensors) {
-            ahead.arrived(&segment, segment.tensors.iter().map(drop));
-            read.push(segment.tensors);
+        while let Some(run) = ahead.more(tensors) {
+            ahead.arrived(&run, run.tensors.iter().map(drop));
+            read.push(run.tensors);
         }
         read
     }
@@ -451,14 +441,14 @@ mod tests {
         (0..20).for_each(|number| ahead.want(number));
         ahead.request(&tensors, 0);
         for broken in [false, true] {
-            let segment = ahead.now(&tensors, 0, false);
+            let run = ahead.now(&tensors, 0, false);
             assert_eq!(ahead.take(&tensors, 0), Found::Reading);
-            ahead.failed(&tensors, &segment, broken);
+            ahead.failed(&tensors, &run, broken);
             assert_eq!(ahead.take(&tensors, 0), Found::Absent);
             assert_eq!((ahead.held, ahead.report.read), (0, 0));
-            assert_eq!(segment.tensors, [0, 1, 2, 3, 4, 5, 6, 7]);
+            assert_eq!(run.tensors, [0, 1, 2, 3, 4, 5, 6, 7]);
         }
-        assert_eq!(ahead.more(&tensors).map(|segment| segment.tensors[0]), Some(8));
+        assert_eq!(ahead.more(&tensors).map(|run| run.tensors[0]), Some(8));
         ahead.request(&tensors, 1);
         assert_eq!(ahead.now(&tensors, 1, false).tensors, [1]);
     }

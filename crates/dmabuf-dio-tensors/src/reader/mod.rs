@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use dmabuf_dio::{Buffer, CancelToken, Direction, Kind, Loader, Options};
 
-use self::ahead::{Ahead, Found, Segment};
+use self::ahead::{Ahead, Found, Run};
 pub use self::report::ReaderReport;
 use self::window::Window;
 use crate::error::{Error, Result};
 use crate::model::Model;
+use crate::tensor::Tensor;
 
 /// Reads ahead that run at the same time.
 const READS: usize = 2;
@@ -81,6 +82,10 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
+    /// Bytes for which it pays to set up a load. After so many in the order of the files, tensors that
+    /// were not announced are read ahead.
+    pub const WORTH_A_LOAD: u64 = ahead::WORTH_A_LOAD;
+
     /// Creates a reader with a window that is chosen from the speed of the disk and the free
     /// memory.
     pub fn new(model: Arc<Model>) -> Self {
@@ -101,6 +106,11 @@ impl Reader {
     /// The model.
     pub fn model(&self) -> &Arc<Model> {
         &self.shared.model
+    }
+
+    fn tensor(&self, number: usize) -> Result<&Tensor> {
+        let tensors = self.shared.model.tensors();
+        tensors.get(number).ok_or(Error::NoNumber { number, count: tensors.len() })
     }
 
     /// Announces that a tensor, by its place in [`Model::tensors`], will be requested. Others are
@@ -148,15 +158,15 @@ impl Reader {
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 Found::Absent => {
-                    let segment = state.ahead.now(tensors, number, alone);
+                    let run = state.ahead.now(tensors, number, alone);
                     state.has_failed = false;
                     shared.read_ahead(&mut state);
                     drop(state);
-                    let read = shared.read(&segment, cancel);
+                    let read = shared.read(&run, cancel);
                     state = shared.lock();
-                    let ended = shared.end(&mut state, &segment, read);
-                    // Others in the segment must not fail this one.
-                    alone = segment.tensors.len() > 1 && !cancel.is_cancelled();
+                    let ended = shared.end(&mut state, &run, read);
+                    // Others in the run must not fail this one.
+                    alone = run.tensors.len() > 1 && !cancel.is_cancelled();
                     if !alone {
                         ended?;
                     }
@@ -172,11 +182,8 @@ impl Reader {
     ///
     /// [`Error::NoNumber`].
     pub fn get_ready(&self, number: usize) -> Result<Option<Option<Buffer>>> {
-        let shared = &self.shared;
+        let (shared, tensor) = (&self.shared, self.tensor(number)?);
         let tensors = shared.model.tensors();
-        let Some(tensor) = tensors.get(number) else {
-            return Err(Error::NoNumber { number, count: tensors.len() });
-        };
         let mut state = shared.lock();
         if tensor.is_empty() {
             state.ahead.request(tensors, number);
@@ -220,11 +227,7 @@ impl Reader {
         range: Range<u64>,
         cancel: &CancelToken,
     ) -> Result<Option<Buffer>> {
-        let shared = &self.shared;
-        let tensors = shared.model.tensors();
-        let Some(tensor) = tensors.get(number) else {
-            return Err(Error::NoNumber { number, count: tensors.len() });
-        };
+        let (shared, tensor) = (&self.shared, self.tensor(number)?);
         let file = &shared.model.files()[tensor.file];
         if range.start > range.end || range.end > tensor.len() {
             let (offset, length) = (range.start, range.end.saturating_sub(range.start));
@@ -240,11 +243,11 @@ impl Reader {
         }
         let start = tensor.range.start;
         let range = start + range.start..start + range.end;
-        let segment = Segment { tensors: vec![number], file: tensor.file, range };
-        let mut parts = shared.load(&segment, std::iter::once(segment.range.clone()), cancel)?.0;
+        let run = Run { tensors: vec![number], file: tensor.file, range };
+        let mut parts = shared.load(&run, std::iter::once(run.range.clone()), cancel)?;
         let mut state = shared.lock();
-        state.ahead.report.requested += segment.range.end - segment.range.start;
-        state.ahead.report.read += segment.range.end - segment.range.start;
+        state.ahead.report.requested += run.len();
+        state.ahead.report.read += run.len();
         state.ahead.report.reads += 1;
         Ok(parts.pop())
     }
@@ -283,9 +286,9 @@ impl Shared {
     /// Begins reads ahead, as many as there is room for.
     fn read_ahead(self: &Arc<Self>, state: &mut State) {
         while state.running < READS && !state.has_failed && !self.cancel.is_cancelled() {
-            let Some(segment) = state.ahead.more(self.model.tensors()) else { break };
-            let segment = Arc::new(segment);
-            let (shared, ours) = (Arc::clone(self), Arc::clone(&segment));
+            let Some(run) = state.ahead.more(self.model.tensors()) else { break };
+            let run = Arc::new(run);
+            let (shared, ours) = (Arc::clone(self), Arc::clone(&run));
             let read = move || {
                 let read = shared.read(&ours, &shared.cancel);
                 let mut state = shared.lock();
@@ -301,17 +304,17 @@ impl Shared {
             if thread.spawn(read).is_err() {
                 state.running -= 1;
                 state.has_failed = true;
-                state.ahead.failed(self.model.tensors(), &segment, false);
+                state.ahead.failed(self.model.tensors(), &run, false);
             }
         }
     }
 
     /// Takes note of a read that has ended.
-    fn end(&self, state: &mut State, segment: &Segment, read: Result<Read>) -> Result<()> {
+    fn end(&self, state: &mut State, run: &Run, read: Result<Read>) -> Result<()> {
         let ended = match read {
-            Ok(Read { parts, bytes, seconds }) => {
-                state.ahead.arrived(segment, parts);
-                state.ahead.window.measured(bytes, seconds);
+            Ok(Read { parts, seconds }) => {
+                state.ahead.arrived(run, parts);
+                state.ahead.window.measured(run.len(), seconds);
                 Ok(())
             }
             Err(error) => {
@@ -319,7 +322,7 @@ impl Shared {
                     error,
                     Error::Load { source: dmabuf_dio::Error::Cancelled { .. }, .. }
                 );
-                state.ahead.failed(self.model.tensors(), segment, broken);
+                state.ahead.failed(self.model.tensors(), run, broken);
                 Err(error)
             }
         };
@@ -327,32 +330,29 @@ impl Shared {
         ended
     }
 
-    fn read(&self, segment: &Segment, cancel: &CancelToken) -> Result<Read> {
+    fn read(&self, run: &Run, cancel: &CancelToken) -> Result<Read> {
         let began = Instant::now();
-        let tensors = segment.tensors.iter().map(|&number| &self.model.tensors()[number]);
-        let (parts, bytes) =
-            self.load(segment, tensors.map(|tensor| tensor.range.clone()), cancel)?;
-        Ok(Read { parts, bytes, seconds: began.elapsed().as_secs_f64() })
+        let tensors = run.tensors.iter().map(|&number| &self.model.tensors()[number]);
+        let parts = self.load(run, tensors.map(|tensor| tensor.range.clone()), cancel)?;
+        Ok(Read { parts, seconds: began.elapsed().as_secs_f64() })
     }
 
-    /// Loads a range of a file, and splits it into the memory of `ranges` of the file. Also returns
-    /// how many bytes were read.
+    /// Loads a range of a file, and splits it into the memory of `ranges` of the file.
     fn load(
         &self,
-        segment: &Segment,
+        run: &Run,
         ranges: impl Iterator<Item = Range<u64>>,
         cancel: &CancelToken,
-    ) -> Result<(Vec<Buffer>, u64)> {
-        let file = &self.model.files()[segment.file];
-        let Range { start, end } = segment.range;
+    ) -> Result<Vec<Buffer>> {
+        let file = &self.model.files()[run.file];
+        let Range { start, end } = run.range;
         let loader = Loader::from(file.file()).offset(start).length(end - start);
         let loaded = loader.options(self.options.clone()).cancel(cancel.clone()).load();
         let loaded = loaded.map_err(|error| file.error(error))?;
         let first = loaded.data_offset();
         let place = |range: Range<u64>| first + range.start - start..first + range.end - start;
         let places: Vec<_> = ranges.map(place).collect();
-        let parts = loaded.into_parts(&places).map_err(|error| file.error(error))?;
-        Ok((parts, end - start))
+        loaded.into_parts(&places).map_err(|error| file.error(error))
     }
 
     fn cancelled(&self, number: usize) -> Error {
@@ -366,7 +366,6 @@ impl Shared {
 /// What a read gives.
 struct Read {
     parts: Vec<Buffer>,
-    bytes: u64,
     seconds: f64,
 }
 
@@ -388,7 +387,7 @@ pub struct Iter<'r> {
 }
 
 impl<'r> Iterator for Iter<'r> {
-    type Item = Result<(&'r crate::Tensor, Option<Buffer>)>;
+    type Item = Result<(&'r Tensor, Option<Buffer>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let number = self.numbers.next()?;
