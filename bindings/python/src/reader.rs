@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_tensors::{Error, Model, Reader as Shared, Tensor, View};
+use dmabuf_dio_tensors::{Error, Model, Part, Reader as Shared, Shard, Split, Tensor, View};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
@@ -38,6 +38,8 @@ const WORTH_A_BUFFER: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Reader {
     model: Arc<Model>,
+    /// Those that it reads; `None`: all tensors.
+    parts: Option<Vec<Part>>,
     window: Option<u64>,
     /// With the number of forks before it was made: a child has none of its threads.
     shared: Lock<(u32, Arc<Shared>)>,
@@ -48,8 +50,10 @@ impl Reader {
         let mut shared = self.shared.lock();
         let generation = lock::generation();
         if shared.0 != generation {
-            let fresh = Arc::new(made(&self.model, self.window));
-            let old = std::mem::replace(&mut *shared, (generation, fresh));
+            let fresh = made(&self.model, self.parts.as_deref(), self.window);
+            // It could be made before.
+            let Ok(fresh) = fresh else { return Arc::clone(&shared.1) };
+            let old = std::mem::replace(&mut *shared, (generation, Arc::new(fresh)));
             // Its lock may be held for ever.
             std::mem::forget(old);
         }
@@ -57,8 +61,7 @@ impl Reader {
     }
 
     fn tensor_of(&self, number: usize) -> PyResult<&Tensor> {
-        let found = self.model.tensors().get(number);
-        found.ok_or_else(|| PyIndexError::new_err("there is no such tensor"))
+        self.model.tensors().get(number).ok_or_else(no_tensor)
     }
 
     /// Bytes of a tensor that need no load: at most `most`, or the page cache has them.
@@ -109,13 +112,28 @@ impl Reader {
 
 #[pymethods]
 impl Reader {
-    /// `window`: the bytes that may be in memory before they are requested; `None`: chosen.
+    /// `window`: the bytes that may be in memory before they are requested; `None`: chosen. `shard`: rank and
+    /// world. `cuts`: which parts of which tensors are read, by default all of all.
     #[new]
-    #[pyo3(signature = (model, window = None))]
-    fn new(model: &model::Model, window: Option<u64>) -> Self {
+    #[pyo3(signature = (model, window = None, shard = None, cuts = None))]
+    fn new(
+        py: Python<'_>,
+        model: &model::Model,
+        window: Option<u64>,
+        shard: Option<(u32, u32)>,
+        cuts: Option<Vec<(usize, Cut)>>,
+    ) -> PyResult<Self> {
         let model = Arc::clone(model.shared());
-        let shared = Arc::new(made(&model, window));
-        Self { shared: Lock::new((lock::generation(), shared)), model, window }
+        let made = || {
+            let (rank, world) = shard.unwrap_or((0, 1));
+            let shard = Shard::new(rank, world)?;
+            let part = |(number, cut)| part(shard, &model, number, cut);
+            let parts = cuts.map(|cuts| cuts.into_iter().map(part).collect()).transpose()?;
+            Ok((made(&model, parts.as_deref(), window)?, parts))
+        };
+        let (shared, parts) = made().map_err(|error| raise_tensors(py, &error))?;
+        let shared = Lock::new((lock::generation(), Arc::new(shared)));
+        Ok(Self { model, parts, window, shared })
     }
 
     /// A tensor by its place among `keys()`, and its bytes, which nothing else refers to: what the
@@ -161,30 +179,46 @@ impl Reader {
             Some(loaded) => Some(Py::new(py, Buffer::new(Content::loaded(loaded, true), None))?),
             None => None,
         };
-        let mut view = View::from(self.tensor_of(number)?);
+        let shared = self.shared();
+        let described = shared.tensors().get(number).ok_or_else(no_tensor)?;
+        let mut view = View::from(described);
         view.buffer = buffer.as_ref().map(|_| 0);
         crate::tensor::Tensor::new(py, Arc::new(view), buffer)
     }
 
-    /// Bytes of a tensor, from `start` to `end`, which nothing else refers to.
+    /// Elements of a tensor, from the first to the last in each dimension, in memory that nothing else refers
+    /// to; and whether that has them alone, or all of the rows that they are in.
     fn part<'py>(
         &self,
         py: Python<'py>,
         number: usize,
-        start: u64,
-        end: u64,
+        elements: Vec<(u64, u64)>,
         maps: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let tensor = self.tensor_of(number)?;
-        if start > end || end > tensor.len() {
-            return Err(small::beyond());
+    ) -> PyResult<(Bound<'py, PyAny>, bool)> {
+        let (tensor, raise) = (self.tensor_of(number)?, |error: Error| raise_tensors(py, &error));
+        let (mut part, mut rows) = (Part::whole(number), Part::whole(number));
+        for (dim, (start, end)) in elements.into_iter().enumerate() {
+            if tensor.shape.get(dim).is_none_or(|size| (start, end) != (0, *size)) {
+                part = part.take(dim, start..end);
+                if dim == 0 {
+                    rows = part.clone();
+                }
+            }
         }
-        if let Some(found) = self.at_hand(py, tensor, start..end, (WORTH_A_LOAD, true, maps))? {
-            return Ok(found);
+        let exact = part.describe(&self.model).map_err(raise)?;
+        let around = rows.describe(&self.model).map_err(raise)?;
+        let is_sparse = around.len() >= WORTH_A_LOAD && exact.len() <= around.len() / 2;
+        let (alone, source) = if exact.is_contiguous() { (true, &exact) } else { (false, &around) };
+        let start = tensor.range.start;
+        let range = source.range.start - start..source.range.end - start;
+        let most = if is_sparse && !alone { 0 } else { WORTH_A_LOAD };
+        if let Some(found) = self.at_hand(py, tensor, range, (most, true, maps))? {
+            return Ok((found, alone));
         }
-        let part =
-            move |shared: &Shared, cancel: &CancelToken| shared.part(number, start..end, cancel);
-        memory(py, self.load(py, part)?)
+        let alone = alone || is_sparse;
+        let wanted = if alone { part } else { rows };
+        let load = move |shared: &Shared, cancel: &CancelToken| shared.part(&wanted, cancel);
+        Ok((memory(py, self.load(py, load)?)?, alone))
     }
 
     /// Announces tensors, as long as the result exists.
@@ -236,8 +270,33 @@ impl Drop for Wanted {
     }
 }
 
-fn made(model: &Arc<Model>, window: Option<u64>) -> Shared {
-    Shared::with(Arc::clone(model), window, &dmabuf_dio::Options::default())
+/// What of a tensor is read: all, or a part of the elements in a dimension. That is the rank's share of sections
+/// with so many elements (of one, if there are none), or these ranges.
+type Cut = Option<(usize, Vec<u64>, Option<Vec<(u64, u64)>>)>;
+
+fn part(shard: Shard, model: &Model, number: usize, cut: Cut) -> Result<Part, Error> {
+    match cut {
+        None => Ok(Part::whole(number)),
+        Some((dim, sections, None)) => {
+            shard.part(model, number, &Split::along(dim).sections(sections))
+        }
+        Some((dim, _, Some(ranges))) => {
+            let whole = Part::whole(number);
+            Ok(ranges.into_iter().fold(whole, |part, (start, end)| part.take(dim, start..end)))
+        }
+    }
+}
+
+fn made(model: &Arc<Model>, parts: Option<&[Part]>, window: Option<u64>) -> Result<Shared, Error> {
+    let (model, options) = (Arc::clone(model), dmabuf_dio::Options::default());
+    match parts {
+        None => Ok(Shared::with(model, window, &options)),
+        Some(parts) => Shared::of_parts(model, parts, window, &options),
+    }
+}
+
+fn no_tensor() -> PyErr {
+    PyIndexError::new_err("there is no such tensor")
 }
 
 /// Memory that was loaded. Few bytes are copied: an array of them takes less than a buffer and its

@@ -4,9 +4,10 @@
 use std::ffi::c_int;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use dmabuf_dio::probe;
 use dmabuf_dio_tensors::{Error, Model, Tensor};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
@@ -32,6 +33,10 @@ pub(crate) fn read<'py>(
     else {
         return Err(beyond());
     };
+    // A read without waiting would make the kernel read ahead what is then loaded.
+    if !wait && !is_cached(model, tensor, &range) {
+        return Ok(None);
+    }
     let file = &model.files()[tensor.file];
     let size = length as usize;
     // SAFETY: without bytes to copy from, the array has undefined content until it is read into below.
@@ -100,14 +105,18 @@ fn read_around(fd: c_int, at: u64, len: u64) {
 
 /// Whether the page cache has the first, the middle and the last byte of a range of a tensor.
 pub(crate) fn is_cached(model: &Model, tensor: &Tensor, range: &Range<u64>) -> bool {
-    let fd = model.files()[tensor.file].file().as_raw_fd();
+    let file = model.files()[tensor.file].file();
+    let fd = file.as_raw_fd();
     let Some(last) = range.end.checked_sub(1) else { return true };
     [range.start, u64::midpoint(range.start, last), last].into_iter().all(|at| {
+        let at = tensor.range.start + at;
+        if let Some(cached) = probe::is_cached(file.as_fd(), at) {
+            return cached;
+        }
         let mut byte = 0_u8;
         let place = (&raw mut byte).expose_provenance();
         // SAFETY: there is one byte.
-        unsafe { read_at(fd, place, 1, tensor.range.start + at, libc::RWF_NOWAIT) }
-            .is_ok_and(|got| got == 1)
+        unsafe { read_at(fd, place, 1, at, libc::RWF_NOWAIT) }.is_ok_and(|got| got == 1)
     })
 }
 

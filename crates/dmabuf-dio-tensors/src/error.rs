@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use dmabuf_dio::Hint;
 
 use crate::malformed::Malformed;
+use crate::no_part::NoPart;
 
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -97,6 +98,25 @@ pub enum Error {
         /// How many tensors there are.
         count: usize,
     },
+    /// A tensor does not have this part. Nothing was loaded.
+    #[error("{name:?}, with the shape {shape:?}: {reason}")]
+    NoPart {
+        /// The tensor.
+        name: String,
+        /// Its shape.
+        shape: Vec<u64>,
+        /// The reason.
+        #[source]
+        reason: NoPart,
+    },
+    /// There is no such rank.
+    #[error("rank {rank} of {world} does not exist")]
+    NoShard {
+        /// The rank.
+        rank: u32,
+        /// How many there are.
+        world: u32,
+    },
     /// A load failed. Its buffers are freed.
     #[error("{}: {source}", path.display())]
     Load {
@@ -154,6 +174,8 @@ impl Error {
             Self::Malformed { reason, .. } => hint_of(reason).into(),
             Self::NoTensor { .. } => Hint::TensorNames,
             Self::NoNumber { .. } => "number tensors from 0, in the order of the files".into(),
+            Self::NoPart { reason, .. } => part_hint(reason).into(),
+            Self::NoShard { .. } => "number ranks from 0".into(),
             Self::NotSaved { reason, .. } => save_hint(reason).into(),
             Self::Load { source, .. } | Self::Buffer(source) | Self::Save(source) => source.hint(),
         }
@@ -168,6 +190,16 @@ fn save_text(error: &dmabuf_dio::Error) -> String {
 /// A folder for a message: the working directory has no name in a path.
 fn shown(folder: &Path) -> std::path::Display<'_> {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display()
+}
+
+fn part_hint(reason: &NoPart) -> &'static str {
+    match reason {
+        NoPart::Dimension { .. } => "count dimensions from 0, the outermost first",
+        NoPart::Range { .. } => "pass ranges that ascend, within the tensor",
+        NoPart::Blocks { .. } => "cut between blocks, or in another dimension",
+        NoPart::Uneven { .. } => "divide another dimension, or choose the ranges of each rank",
+        NoPart::Sections { .. } => "pass the sizes of all sections, in their order",
+    }
 }
 
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::index::MAX_FILES;
-use crate::split::Split;
+use crate::split::SplitName;
 
 /// The names that Hugging Face's libraries look for first.
 const INDEX: &str = "model.safetensors.index.json";
@@ -40,8 +40,12 @@ pub(crate) fn in_folder(folder: &Path) -> Result<Found> {
         match name {
             INDEX | SINGLE => return Ok(Found::File(folder.join(pick(folder)))),
             _ if name.ends_with(".safetensors.index.json") => sorts[0].add(name, None),
-            _ if name.ends_with(".safetensors") => sorts[1].add(name, Split::of_safetensors(name)),
-            _ if name.strip_suffix(".gguf").is_some() => sorts[2].add(name, Split::of_gguf(name)),
+            _ if name.ends_with(".safetensors") => {
+                sorts[1].add(name, SplitName::of_safetensors(name));
+            }
+            _ if name.strip_suffix(".gguf").is_some() => {
+                sorts[2].add(name, SplitName::of_gguf(name));
+            }
             _ if OTHERS.iter().any(|end| name.ends_with(end)) => other = Some(name.to_owned()),
             _ => {}
         }
@@ -67,7 +71,7 @@ struct Sort {
 }
 
 impl Sort {
-    fn add(&mut self, name: &str, split: Option<Split<'_>>) {
+    fn add(&mut self, name: &str, split: Option<SplitName<'_>>) {
         match split.filter(|split| u64::from(split.count) <= MAX_FILES) {
             Some(split) => {
                 let last = split.name(split.count);
@@ -93,7 +97,8 @@ impl Sort {
                 let mut found = self.single;
                 // One existing part of each set.
                 found.extend(self.sets.into_iter().filter_map(|(last, numbers)| {
-                    let split = Split::of_gguf(&last).or_else(|| Split::of_safetensors(&last))?;
+                    let split =
+                        SplitName::of_gguf(&last).or_else(|| SplitName::of_safetensors(&last))?;
                     Some(split.name(*numbers.first()?))
                 }));
                 found.sort_unstable();
@@ -102,8 +107,8 @@ impl Sort {
             }
         }
         let (last, numbers) = self.sets.pop_first().unwrap_or_default();
-        let gguf = Split::of_gguf(&last);
-        let Some(split) = gguf.or_else(|| Split::of_safetensors(&last)) else {
+        let gguf = SplitName::of_gguf(&last);
+        let Some(split) = gguf.or_else(|| SplitName::of_safetensors(&last)) else {
             return Err(Error::NoModel { path: folder.to_owned(), other: None });
         };
         complete(folder, &split, |number| numbers.contains(&number))?;
@@ -119,7 +124,7 @@ impl Sort {
 /// Fails, with their names, if parts of a model are missing.
 pub(crate) fn complete(
     folder: &Path,
-    split: &Split<'_>,
+    split: &SplitName<'_>,
     is_there: impl Fn(u32) -> bool,
 ) -> Result<()> {
     let missing = (1..=split.count).filter(|number| !is_there(*number));

@@ -31,6 +31,7 @@
 //! | [`Metadata`], [`Value`] | what else the headers say, typed |
 //! | [`TensorLoader`], [`Loaded`], [`View`] | a load, and what it gives |
 //! | [`Reader`] | tensors one by one within a bound of memory, each in memory of its own |
+//! | [`Part`], [`Shard`], [`Split`] | parts of tensors, such as those of one rank |
 //! | [`TensorSaver`], [`Outline`] | a save to a safetensors file |
 //! | [`header`] | the parsers alone, for headers that come from elsewhere |
 //!
@@ -55,6 +56,7 @@ mod dtype;
 mod error;
 mod find;
 mod format;
+mod gather;
 mod ggml;
 mod index;
 mod load;
@@ -64,16 +66,20 @@ mod metadata;
 mod meter;
 mod mistaken;
 mod model;
+mod no_part;
 mod open;
 mod outline;
+mod part;
 mod plan;
 mod reader;
 mod save;
 mod save_header;
 mod save_parts;
 mod settings;
+mod shard;
 mod shared;
 mod split;
+mod strips;
 mod tensor;
 mod workers;
 
@@ -90,9 +96,12 @@ pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;
 pub use mistaken::Mistaken;
 pub use model::{Model, ModelFile};
+pub use no_part::NoPart;
 pub use outline::Outline;
+pub use part::Part;
 pub use reader::{Iter, Reader, ReaderReport};
 pub use save::TensorSaver;
+pub use shard::{Shard, Split};
 pub use tensor::Tensor;
 
 // The code in the document is compiled like that of the documentation.

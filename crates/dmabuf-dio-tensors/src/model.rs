@@ -14,7 +14,7 @@ use crate::malformed::{Malformed, short};
 use crate::metadata::Metadata;
 use crate::mistaken::{HEAD, Mistaken};
 use crate::open::{self, malformed};
-use crate::split::Split;
+use crate::split::SplitName;
 use crate::tensor::Tensor;
 
 /// A model whose headers were read and checked. Its tensors are loaded by [`loader`](Self::loader).
@@ -166,7 +166,8 @@ impl Model {
 
     fn open_split(path: &Path, first: ModelFile, header: Header) -> Result<Self> {
         let wrong = |path: &Path, what| malformed(path, Malformed::Split(what));
-        let Some(split) = path.file_name().and_then(|name| Split::of_gguf(name.to_str()?)) else {
+        let Some(split) = path.file_name().and_then(|name| SplitName::of_gguf(name.to_str()?))
+        else {
             return Err(wrong(path, "its name is not NAME-00001-of-0000N.gguf"));
         };
         if split.number != 1 {
@@ -225,6 +226,12 @@ impl Model {
     /// The tensors, in the order of files and of their bytes in them.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
+    }
+
+    /// The tensor at a place.
+    pub(crate) fn numbered(&self, number: usize) -> Result<&Tensor> {
+        let count = self.tensors.len();
+        self.tensors.get(number).ok_or(Error::NoNumber { number, count })
     }
 
     /// The tensor of this name.

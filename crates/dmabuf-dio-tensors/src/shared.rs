@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many ranges of a file in one buffer, by a gather.
 
+use std::ops::Range;
+
 use dmabuf_dio::gather::{Gatherer, Piece, PieceError};
 use dmabuf_dio::{Buffer, Direction, Error};
 
@@ -38,24 +40,36 @@ pub(crate) fn load(
         return Ok(None);
     }
     let gathered = gathering.read(&pieces)?;
-    let path = || file.path().to_owned();
     for (number, error) in gathered.errors() {
-        let (piece, run) = (&pieces[number], &runs[number]);
-        let (offset, length) = (run.range.start, run.len());
-        match error {
-            // The last page of the file
-            PieceError::EndOfFile { found, .. } if piece.offset + found.len >= run.range.end => {}
-            PieceError::EndOfFile { end, .. } => {
-                return Err(Error::ShortFile { path: path(), offset, length, end, done: 0 });
-            }
-            PieceError::Failed { offset, errno } => {
-                let (path, direction) = (path(), Direction::Load);
-                return Err(Error::Transfer { path, direction, offset, done: 0, length, errno });
-            }
-            _ => return Ok(None),
+        if let Some(error) = failure(file, &pieces[number], &runs[number].range, error) {
+            return Err(error);
         }
     }
     let report = gathered.report().transfer;
     drop(gathering);
     Ok(Some((buf.with_report(report), places)))
+}
+
+/// The error of a load that needs the bytes `wanted` of a piece. `None` if the piece has them: its last block
+/// may extend beyond the file.
+pub(crate) fn failure(
+    file: &ModelFile,
+    piece: &Piece,
+    wanted: &Range<u64>,
+    error: PieceError,
+) -> Option<Error> {
+    let (offset, length) = (wanted.start, wanted.end - wanted.start);
+    let (path, direction) = (file.path().to_owned(), Direction::Load);
+    let (offset, errno) = match error {
+        PieceError::EndOfFile { found, .. } if piece.offset + found.len >= wanted.end => {
+            return None;
+        }
+        PieceError::EndOfFile { end, .. } => {
+            return Some(Error::ShortFile { path, offset, length, end, done: 0 });
+        }
+        PieceError::Failed { offset, errno } => (offset, errno),
+        // Aligned pieces need no spare bytes.
+        _ => (offset, dmabuf_dio::Errno::INVAL),
+    };
+    Some(Error::Transfer { path, direction, offset, done: 0, length, errno })
 }

@@ -3,7 +3,7 @@
 
 /// The name of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Split<'n> {
+pub(crate) struct SplitName<'n> {
     prefix: &'n str,
     /// With the dot, and with the variant if there is one: `.fp16.safetensors`.
     suffix: &'n str,
@@ -14,7 +14,7 @@ pub(crate) struct Split<'n> {
     pub(crate) number: u32,
 }
 
-impl<'n> Split<'n> {
+impl<'n> SplitName<'n> {
     /// A part of a split GGUF model. Both numbers have five digits, as llama.cpp writes and reads them.
     pub(crate) fn of_gguf(name: &'n str) -> Option<Self> {
         Self::of(name, ".gguf").filter(|split| split.digits == [5, 5])
@@ -56,16 +56,18 @@ mod tests {
 
     #[test]
     fn split_names_give_sibling_names() {
-        let split = Split::of_gguf("a-b-00002-of-00012.gguf").expect("a part");
+        let split = SplitName::of_gguf("a-b-00002-of-00012.gguf").expect("a part");
         assert_eq!((split.number, split.count), (2, 12));
         assert_eq!(split.name(12), "a-b-00012-of-00012.gguf");
-        let split = Split::of_safetensors("model-00002-of-000163.safetensors").expect("a shard");
+        let split =
+            SplitName::of_safetensors("model-00002-of-000163.safetensors").expect("a shard");
         assert_eq!(split.name(163), "model-00163-of-000163.safetensors");
-        let split = Split::of_safetensors("m-00001-of-00002.fp16.safetensors").expect("a shard");
+        let split =
+            SplitName::of_safetensors("m-00001-of-00002.fp16.safetensors").expect("a shard");
         assert_eq!(split.name(2), "m-00002-of-00002.fp16.safetensors");
         for name in ["m-00001-of-00002.fp16", "m-00001-of-00002.a.b.safetensors", ".a.safetensors"]
         {
-            assert_eq!(Split::of_safetensors(name), None, "{name}");
+            assert_eq!(SplitName::of_safetensors(name), None, "{name}");
         }
         for name in [
             "a-00000-of-00001.gguf",
@@ -78,7 +80,7 @@ mod tests {
             "ß.gguf",
             ".gguf",
         ] {
-            assert_eq!(Split::of_gguf(name), None, "{name}");
+            assert_eq!(SplitName::of_gguf(name), None, "{name}");
         }
     }
 }

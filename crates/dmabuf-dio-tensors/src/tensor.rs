@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use crate::byte_order::ByteOrder;
 use crate::dtype::Dtype;
+use crate::error::Error;
+use crate::no_part::NoPart;
 
 /// A tensor, as its header describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +21,8 @@ pub struct Tensor {
     pub shape: Vec<u64>,
     /// The file: an index into [`Model::files`](crate::Model::files).
     pub file: usize,
-    /// The bytes in the file. The start need not be aligned to the type.
+    /// The bytes in the file. The start need not be aligned to the type. Of a [`Part`](crate::Part) that is
+    /// not contiguous: from the first to the last.
     pub range: Range<u64>,
     /// The order of the bytes of a number. It is loaded as it is: nothing converts it.
     pub byte_order: ByteOrder,
@@ -28,7 +31,16 @@ pub struct Tensor {
 impl Tensor {
     /// Length in bytes.
     pub fn len(&self) -> u64 {
-        self.range.end - self.range.start
+        self.dtype.byte_len(&self.shape).unwrap_or(self.range.end - self.range.start)
+    }
+
+    /// Whether all bytes of `range` belong to it: only of a [`Part`](crate::Part) there may be others.
+    pub fn is_contiguous(&self) -> bool {
+        self.len() == self.range.end - self.range.start
+    }
+
+    pub(crate) fn no_part(&self, reason: NoPart) -> Error {
+        Error::NoPart { name: self.name.clone(), shape: self.shape.clone(), reason }
     }
 
     /// Whether it has no bytes: a dimension is 0.

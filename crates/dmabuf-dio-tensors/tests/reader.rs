@@ -62,22 +62,6 @@ fn tensors_come_in_every_order_and_from_many_threads() {
 }
 
 #[test]
-fn parts_of_tensors_are_read_alone() {
-    let (_folder, model, samples) = in_two_files(&[9 * MIB + 77, 5]);
-    let reader = Reader::new(model);
-    let token = CancelToken::new();
-    for (start, end) in [(0, 1), (4095, 8 * MIB), (9 * MIB + 76, 9 * MIB + 77), (0, 9 * MIB + 77)] {
-        let part = reader.part(0, start..end, &token).expect("read").expect("bytes");
-        let expected = &samples[0].bytes[start as usize..end as usize];
-        assert!(part.bytes() == Some(expected), "{start}..{end}");
-    }
-    assert!(reader.part(1, 2..2, &token).expect("nothing").is_none());
-    assert!(matches!(reader.part(1, 0..6, &token), Err(Error::Load { .. })));
-    assert!(matches!(reader.part(2, 0..1, &token), Err(Error::NoNumber { number: 2, count: 2 })));
-    assert!(matches!(reader.get(2, &token), Err(Error::NoNumber { .. })));
-}
-
-#[test]
 fn failed_read_is_an_error_for_its_tensors_alone() {
     let (_folder, model, samples) = in_two_files(&[MIB; 16]);
     let path = model.files()[1].path().to_owned();
@@ -113,4 +97,5 @@ fn cancelled_request_ends_and_the_next_reads() {
     let error = reader.get(0, &token).expect_err("cancelled");
     assert!(matches!(error, Error::Load { source: dmabuf_dio::Error::Cancelled { .. }, .. }));
     check(&samples[0], reader.get(0, &CancelToken::new()).expect("read").as_ref());
+    assert!(matches!(reader.get(4, &token), Err(Error::NoNumber { number: 4, count: 4 })));
 }

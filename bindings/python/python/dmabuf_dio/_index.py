@@ -91,18 +91,31 @@ def _item(item: Any) -> str:
     return ends if parts.step is None else f"{ends}:{parts.step}"
 
 
-def rows(index: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[int, int]]:
-    """The rows that an index needs, and the index among them. A row is one element of the outermost dimension."""
-    size = shape[0] if shape else 1
-    if not shape or not index or index[0] is Ellipsis:
-        return index, (0, size)
-    first, *others = index
-    if not isinstance(first, slice):
-        first %= size
-        return (0, *others), (first, first + 1)
-    start, stop, step = first.indices(size)
-    stop = max(start, stop)
-    return (slice(0, stop - start, step), *others), (start, stop)
+def written_out(index: tuple[Any, ...], shape: tuple[int, ...]) -> list[int | slice[int, int, int]]:
+    """An index with an item for each dimension, none of them negative."""
+    missing = [slice(None)] * (len(shape) - sum(item is not Ellipsis for item in index))
+    at = index.index(Ellipsis) if Ellipsis in index else len(index)
+    items: list[Any] = [*index[:at], *missing, *index[at + 1 :]]
+    return [
+        slice(*item.indices(size)) if isinstance(item, slice) else item % size for item, size in zip(items, shape)
+    ]
+
+
+def elements(items: list[int | slice[int, int, int]]) -> list[tuple[int, int]]:
+    """The first and the last element, not included, that an index needs in each dimension."""
+    return [
+        (item.start, max(item.start, item.stop)) if isinstance(item, slice) else (item, item + 1) for item in items
+    ]
+
+
+def within(items: list[int | slice[int, int, int]], has: list[tuple[int, int]]) -> tuple[int | slice[int, int, int], ...]:
+    """An index among these elements of each dimension."""
+    return tuple(
+        slice(item.start - first, max(item.start, item.stop) - first, item.step)
+        if isinstance(item, slice)
+        else item - first
+        for item, (first, _) in zip(items, has)
+    )
 
 
 def check_packed(index: tuple[Any, ...], info: TensorInfo) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._cuts import cuts
 from ._native import Model, _Reader
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ._native import Tensor
+    from .types import Split
 
 
 def iter_tensors(
@@ -22,13 +24,21 @@ def iter_tensors(
     only: Iterable[str] | None = None,
     window: int | None = None,
     order: Literal["file", "given"] = "file",
+    shard: tuple[int, int] | None = None,
+    split: Split | None = None,
 ) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a model, or those named by `only`: name and tensor, which has writable memory of its own, freed with it.
 
     Those that follow are read ahead: at most `window` bytes, or one tensor; by default chosen from the speed of the disk
     and the free memory. `order`: that of the files, which is the fastest, or the one `given` by `only`.
 
-    Raises KeyError for a name that the model does not have, and what a load raises.
+    `shard`: the rank of this process and how many ranks there are, each of which reads its part of the tensors alone.
+    `split`: how tensors are divided, by patterns of their names, of which the first that matches counts, or by a
+    function of name and shape: "rows" (dimension 0), "columns" (dimension 1), another dimension, or None for all of it, as
+    for tensors that no pattern matches. Each rank gets as many elements; `(dimension, [SIZE, ...])` divides each of
+    several tensors that were joined, and `(dimension, [slice(START, STOP), ...])` names the elements.
+
+    Raises KeyError for a name that the model does not have, ValueError for what cannot be divided, and what a load raises.
     """
     model = path if isinstance(path, Model) else Model(path)
     position = {name: number for number, name in enumerate(model.keys())}
@@ -40,7 +50,11 @@ def iter_tensors(
         numbers = [position[name] for name in dict.fromkeys(only)]
         if order == "file":
             numbers.sort()
-    return _tensors(_Reader(model, window), numbers)
+    if shard is None and split is None:
+        return _tensors(_Reader(model, window), numbers)
+    if shard is None or split is None:
+        raise ValueError("a rank's part of a model needs both: shard=(rank, world) and split=")
+    return _tensors(_Reader(model, window, shard, cuts(model, numbers, split)), list(range(len(numbers))))
 
 
 def _tensors(reader: _Reader, numbers: list[int]) -> Iterator[tuple[str, Tensor]]:

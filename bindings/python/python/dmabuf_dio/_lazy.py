@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._native import Buffer, Model, TensorInfo, _Mapped, _Wanted
 
     Memory = Union[Buffer, bytearray, _Mapped]
+    Elements = list[tuple[int, int]]
 
 
 class Lazy:
@@ -45,11 +46,11 @@ class Lazy:
             yield self.reader.take(number)
         del wanted
 
-    def sliced(self, name: str, info: TensorInfo, rows: tuple[int, int]) -> tuple[Memory, bool]:
-        """Memory that has these rows of a tensor, and whether it has no others."""
-        (first, last), shape = rows, info.shape
+    def sliced(self, name: str, info: TensorInfo, elements: Elements) -> tuple[Memory, Elements]:
+        """Memory that has elements of a tensor, the first and last of each dimension; and which elements it has."""
+        whole = [(0, size) for size in info.shape]
         # The rows of packed types need not be whole bytes.
-        if info.block[0] == 1 and info.nbytes and shape and last - first < shape[0]:
-            size = info.nbytes // shape[0]
-            return self.reader.part(self._position[name], first * size, last * size, self._maps), True
-        return self.tensor(name)[1], False
+        if info.block[0] > 1 or not info.nbytes or elements == whole:
+            return self.tensor(name)[1], whole
+        memory, alone = self.reader.part(self._position[name], elements, self._maps)
+        return memory, elements if alone else [elements[0], *whole[1:]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._index import SafetensorError, check_packed, checked, rows
+from ._index import SafetensorError, check_packed, checked, elements, within, written_out
 from ._layout import PartialBytes
 from ._lazy import Lazy
 from ._native import Model
@@ -152,14 +152,12 @@ class PySafeSlice:
         wanted = checked(index, list(shape))
         if self._info.block[0] > 1:
             check_packed(wanted, self._info)
-        within, few = rows(wanted, shape)
-        memory, is_part = self._file.sliced(self._name, self._info, few)
-        # The whole tensor is not read ahead for a program that uses rows of it.
+        items = written_out(wanted, shape)
+        memory, has = self._file.sliced(self._name, self._info, elements(items))
+        # The whole tensor is not read ahead for a program that uses a part of it.
         self._wanted = None
-        if is_part:
-            wanted, shape = within, (few[1] - few[0], *shape[1:])
-        whole = self._convert(self._info, memory, shape)
-        part = whole[wanted]
+        whole = self._convert(self._info, memory, tuple(last - first for first, last in has))
+        part = whole[within(items, has)]
         # Memory that is not used is not kept.
         if self._torch:
             part = part.contiguous()

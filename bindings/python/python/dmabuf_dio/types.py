@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Union
 
@@ -28,6 +28,12 @@ Backend: TypeAlias = Literal["module", "slot", "heap", "copy_file_range", "udmab
 Progress: TypeAlias = Callable[[int, int], object]
 # An array of 64-bit integers, or a sequence.
 Numbers: TypeAlias = Union["BufferProtocol", "Sequence[int]"]
+# How a tensor is divided among ranks: iter_tensors() explains it.
+Dimension: TypeAlias = Union[Literal["rows", "columns"], int]
+Rule: TypeAlias = Union[
+    Dimension, tuple[Dimension, Sequence[int]], tuple[Dimension, "Sequence[slice[int | None, int | None, int | None]]"], None
+]
+Split: TypeAlias = Union[Mapping[str, Rule], Callable[[str, tuple[int, ...]], Rule]]
 
 
 class _Watched(TypedDict, total=False):

@@ -28,6 +28,8 @@ pub(super) type Run = plan::Run<Vec<usize>>;
 #[derive(Debug)]
 pub(super) struct Ahead<B> {
     places: BTreeMap<usize, Place<B>>,
+    /// Of the bytes of a read, one part in so many may lie between its tensors. `None`: up to `GAP` at a time.
+    thrift: Option<u64>,
     /// Bytes of the tensors in `places`.
     held: u64,
     /// How often each tensor was announced, until it is requested.
@@ -64,9 +66,10 @@ pub(super) enum Found<B> {
 }
 
 impl<B> Ahead<B> {
-    pub(super) fn new(window: Window) -> Self {
+    pub(super) fn new(window: Window, thrift: Option<u64>) -> Self {
         Self {
             places: BTreeMap::new(),
+            thrift,
             held: 0,
             wanted: BTreeMap::new(),
             missing: BTreeSet::new(),
@@ -222,7 +225,10 @@ impl<B> Ahead<B> {
         for (number, tensor) in tensors.iter().enumerate().skip(first + 1) {
             let gap = tensor.range.start.saturating_sub(run.range.end);
             let len = tensor.range.end.saturating_sub(run.range.start);
-            if tensor.file != run.file || gap > GAP || len > room {
+            // Parts need not be in the order of the file; one in pieces is read by itself.
+            let follows = tensor.is_empty() || tensor.range.start >= run.range.end;
+            let joins = follows && start.is_contiguous() && tensor.is_contiguous();
+            if tensor.file != run.file || !joins || gap > self.gap(&run) || len > room {
                 break;
             }
             if self.is_missing(tensors, number) {
@@ -235,6 +241,11 @@ impl<B> Ahead<B> {
         run
     }
 
+    /// The bytes that a read may read in vain to go on with another tensor.
+    fn gap(&self, run: &Run) -> u64 {
+        self.thrift.map_or(GAP, |thrift| run.len() / thrift).min(GAP)
+    }
+
     fn begin(&mut self, tensors: &[Tensor], run: &Run) {
         for &number in &run.tensors {
             self.places.insert(number, Place::Reading);
@@ -242,11 +253,11 @@ impl<B> Ahead<B> {
             self.held += tensors[number].len();
         }
         self.report.reads += 1;
-        self.report.read += run.len();
     }
 
-    /// A read has ended, with the memory of its tensors.
-    pub(super) fn arrived(&mut self, run: &Run, buffers: impl IntoIterator<Item = B>) {
+    /// A read of `bytes` has ended, with the memory of its tensors.
+    pub(super) fn arrived(&mut self, run: &Run, buffers: impl IntoIterator<Item = B>, bytes: u64) {
+        self.report.read += bytes;
         let age = self.report.reads;
         for (&number, buffer) in run.tensors.iter().zip(buffers) {
             self.places.insert(number, Place::Read(buffer, age));
@@ -264,7 +275,6 @@ impl<B> Ahead<B> {
                 self.planned = self.planned.min(number).max(self.next);
             }
         }
-        self.report.read -= run.len();
     }
 
     /// Drops tensors that were read and are not about to be requested, the oldest first, until
@@ -314,7 +324,7 @@ mod tests {
     }
 
     fn ahead(window: u64) -> Ahead<()> {
-        Ahead::new(Window::new(Some(window)))
+        Ahead::new(Window::new(Some(window)), None)
     }
 
     /// Requests a tensor as a reader does, with reads that end at once. Returns what was read.
@@ -323,12 +333,12 @@ mod tests {
         ahead.request(tensors, number);
         if ahead.take(tensors, number) == Found::Absent {
             let run = ahead.now(tensors, number, false);
-            ahead.arrived(&run, run.tensors.iter().map(drop));
+            ahead.arrived(&run, run.tensors.iter().map(drop), run.len());
             assert_eq!(ahead.take(tensors, number), Found::Read(()));
             read.push(run.tensors);
         }
         while let Some(run) = ahead.more(tensors) {
-            ahead.arrived(&run, run.tensors.iter().map(drop));
+            ahead.arrived(&run, run.tensors.iter().map(drop), run.len());
             read.push(run.tensors);
         }
         read

@@ -17,11 +17,16 @@ use self::ahead::{Ahead, Found, Run};
 pub use self::report::ReaderReport;
 use self::window::Window;
 use crate::error::{Error, Result};
+use crate::gather;
 use crate::model::Model;
+use crate::part::Part;
+use crate::strips::Strips;
 use crate::tensor::Tensor;
 
 /// Reads ahead that run at the same time.
 const READS: usize = 2;
+/// Of the bytes that are read for parts, one in so many may lie between them.
+const THRIFT: u64 = 64;
 /// How often a token is checked.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -59,12 +64,20 @@ pub struct Reader {
 /// What the threads share.
 struct Shared {
     model: Arc<Model>,
+    /// `None`: all tensors.
+    parts: Option<Parts>,
     options: Options,
     /// Ends reads ahead with the reader.
     cancel: CancelToken,
     state: Mutex<State>,
     /// Whenever a read has ended.
     ended: Condvar,
+}
+
+/// Parts of tensors: their descriptions and bytes.
+struct Parts {
+    tensors: Vec<Tensor>,
+    strips: Vec<Strips>,
 }
 
 struct State {
@@ -96,11 +109,43 @@ impl Reader {
     /// they are requested; `None`: chosen. 0: nothing is read ahead. Of the options `kind` and
     /// `backend` have no effect.
     pub fn with(model: Arc<Model>, window: Option<u64>, options: &Options) -> Self {
+        Self::made(model, None, window, options)
+    }
+
+    /// Creates a reader of parts of tensors, otherwise as [`with`](Self::with). [`tensors`](Self::tensors)
+    /// are then the parts, in this order, which should be that of the model: it is the one they are read in.
+    ///
+    /// A part that is contiguous in the file is read as a tensor is. Of any other, blocks of the file that have
+    /// bytes of it are read, and bytes between them if they are at most 8 KiB; the CPU copies its bytes from
+    /// there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoNumber`], [`Error::NoPart`].
+    pub fn of_parts(
+        model: Arc<Model>,
+        parts: &[Part],
+        window: Option<u64>,
+        options: &Options,
+    ) -> Result<Self> {
+        let part = |part: &Part| part.of(model.numbered(part.number())?);
+        let (tensors, strips) = parts.iter().map(part).collect::<Result<(Vec<_>, Vec<_>)>>()?;
+        Ok(Self::made(model, Some(Parts { tensors, strips }), window, options))
+    }
+
+    fn made(
+        model: Arc<Model>,
+        parts: Option<Parts>,
+        window: Option<u64>,
+        options: &Options,
+    ) -> Self {
         let options = Options { kind: Kind::Private, backend: None, ..options.clone() };
-        let ahead = Ahead::new(Window::new(window));
+        // Ranks together read little more than the file.
+        let thrift = parts.is_some().then_some(THRIFT);
+        let ahead = Ahead::new(Window::new(window), thrift);
         let state = Mutex::new(State { ahead, running: 0, has_failed: false });
         let (cancel, ended) = (CancelToken::new(), Condvar::new());
-        Self { shared: Arc::new(Shared { model, options, cancel, state, ended }) }
+        Self { shared: Arc::new(Shared { model, parts, options, cancel, state, ended }) }
     }
 
     /// The model.
@@ -108,16 +153,22 @@ impl Reader {
         &self.shared.model
     }
 
+    /// What is read: the tensors of the model, or [parts](Self::of_parts) of them. A part has the tensor's name
+    /// and its own shape and range.
+    pub fn tensors(&self) -> &[Tensor] {
+        self.shared.tensors()
+    }
+
     fn tensor(&self, number: usize) -> Result<&Tensor> {
-        let tensors = self.shared.model.tensors();
+        let tensors = self.tensors();
         tensors.get(number).ok_or(Error::NoNumber { number, count: tensors.len() })
     }
 
-    /// Announces that a tensor, by its place in [`Model::tensors`], will be requested. Others are
+    /// Announces that a tensor, by its place in [`tensors`](Self::tensors), will be requested. Others are
     /// no longer read ahead as long as one that was announced was not requested. May be called
     /// repeatedly.
     pub fn want(&self, number: usize) {
-        if self.shared.model.tensors().get(number).is_some_and(|tensor| !tensor.is_empty()) {
+        if self.tensors().get(number).is_some_and(|tensor| !tensor.is_empty()) {
             self.shared.lock().ahead.want(number);
         }
     }
@@ -127,7 +178,7 @@ impl Reader {
         self.shared.lock().ahead.forget(number);
     }
 
-    /// A tensor, by its place in [`Model::tensors`], in [`Private`](Kind::Private) memory of its
+    /// A tensor, by its place in [`tensors`](Self::tensors), in [`Private`](Kind::Private) memory of its
     /// own: the content of the buffer. `None` if it has no bytes. Blocks until it is read.
     /// Requested again, it is read again.
     ///
@@ -140,7 +191,7 @@ impl Reader {
             return Ok(ready);
         }
         let shared = &self.shared;
-        let tensors = shared.model.tensors();
+        let tensors = shared.tensors();
         let mut state = shared.lock();
         state.ahead.request(tensors, number);
         let mut alone = false;
@@ -183,7 +234,7 @@ impl Reader {
     /// [`Error::NoNumber`].
     pub fn get_ready(&self, number: usize) -> Result<Option<Option<Buffer>>> {
         let (shared, tensor) = (&self.shared, self.tensor(number)?);
-        let tensors = shared.model.tensors();
+        let tensors = shared.tensors();
         let mut state = shared.lock();
         if tensor.is_empty() {
             state.ahead.request(tensors, number);
@@ -209,55 +260,39 @@ impl Reader {
     /// Notes that a tensor was used that came from elsewhere, as from the page cache: the order of
     /// requests decides what is read ahead.
     pub fn passed(&self, number: usize) {
-        let tensors = self.shared.model.tensors();
+        let tensors = self.tensors();
         if number < tensors.len() {
             self.shared.lock().ahead.request(tensors, number);
         }
     }
 
-    /// Bytes of a tensor, in memory of their own; `None` if the range is empty. Nothing is read
+    /// A part of a tensor of the model, in memory of its own; `None` if it has no bytes. Nothing is read
     /// ahead. Blocks.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`], also for a range beyond the tensor; [`Error::NoNumber`].
-    pub fn part(
-        &self,
-        number: usize,
-        range: Range<u64>,
-        cancel: &CancelToken,
-    ) -> Result<Option<Buffer>> {
-        let (shared, tensor) = (&self.shared, self.tensor(number)?);
-        let file = &shared.model.files()[tensor.file];
-        if range.start > range.end || range.end > tensor.len() {
-            let (offset, length) = (range.start, range.end.saturating_sub(range.start));
-            let buffer = tensor.len();
-            return Err(file.error(dmabuf_dio::Error::RangeBeyondBuffer {
-                offset,
-                length,
-                buffer,
-            }));
-        }
-        if range.is_empty() {
+    /// [`Error::Load`], [`Error::NoPart`], [`Error::NoNumber`].
+    pub fn part(&self, part: &Part, cancel: &CancelToken) -> Result<Option<Buffer>> {
+        let shared = &self.shared;
+        let (tensor, strips) = part.of(shared.model.numbered(part.number())?)?;
+        if tensor.is_empty() {
             return Ok(None);
         }
-        let start = tensor.range.start;
-        let range = start + range.start..start + range.end;
-        let run = Run { tensors: vec![number], file: tensor.file, range };
-        let mut parts = shared.load(&run, std::iter::once(run.range.clone()), cancel)?;
-        let mut state = shared.lock();
-        state.ahead.report.requested += run.len();
-        state.ahead.report.read += run.len();
-        state.ahead.report.reads += 1;
-        Ok(parts.pop())
+        let run = Run { tensors: vec![0], file: tensor.file, range: tensor.range.clone() };
+        let mut read = shared.load(&run, &[&tensor], &[&strips], cancel)?;
+        let report = &mut shared.lock().ahead.report;
+        report.requested += tensor.len();
+        report.read += read.bytes;
+        report.reads += 1;
+        Ok(read.parts.pop())
     }
 
     /// All tensors, in the order of the files, which is the fastest. They are read ahead.
     pub fn iter(&self) -> Iter<'_> {
-        self.iter_of((0..self.shared.model.tensors().len()).collect())
+        self.iter_of((0..self.tensors().len()).collect())
     }
 
-    /// Tensors by their places in [`Model::tensors`], in this order.
+    /// Tensors by their places in [`tensors`](Self::tensors), in this order.
     pub fn iter_of(&self, numbers: Vec<usize>) -> Iter<'_> {
         for &number in &numbers {
             self.want(number);
@@ -283,10 +318,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn tensors(&self) -> &[Tensor] {
+        self.parts.as_ref().map_or(self.model.tensors(), |parts| &parts.tensors)
+    }
+
     /// Begins reads ahead, as many as there is room for.
     fn read_ahead(self: &Arc<Self>, state: &mut State) {
         while state.running < READS && !state.has_failed && !self.cancel.is_cancelled() {
-            let Some(run) = state.ahead.more(self.model.tensors()) else { break };
+            let Some(run) = state.ahead.more(self.tensors()) else { break };
             let run = Arc::new(run);
             let (shared, ours) = (Arc::clone(self), Arc::clone(&run));
             let read = move || {
@@ -304,7 +343,7 @@ impl Shared {
             if thread.spawn(read).is_err() {
                 state.running -= 1;
                 state.has_failed = true;
-                state.ahead.failed(self.model.tensors(), &run, false);
+                state.ahead.failed(self.tensors(), &run, false);
             }
         }
     }
@@ -312,9 +351,9 @@ impl Shared {
     /// Takes note of a read that has ended.
     fn end(&self, state: &mut State, run: &Run, read: Result<Read>) -> Result<()> {
         let ended = match read {
-            Ok(Read { parts, seconds }) => {
-                state.ahead.arrived(run, parts);
-                state.ahead.window.measured(run.len(), seconds);
+            Ok(Read { parts, bytes, seconds }) => {
+                state.ahead.arrived(run, parts, bytes);
+                state.ahead.window.measured(bytes, seconds);
                 Ok(())
             }
             Err(error) => {
@@ -322,7 +361,7 @@ impl Shared {
                     error,
                     Error::Load { source: dmabuf_dio::Error::Cancelled { .. }, .. }
                 );
-                state.ahead.failed(self.model.tensors(), run, broken);
+                state.ahead.failed(self.tensors(), run, broken);
                 Err(error)
             }
         };
@@ -331,20 +370,34 @@ impl Shared {
     }
 
     fn read(&self, run: &Run, cancel: &CancelToken) -> Result<Read> {
-        let began = Instant::now();
-        let tensors = run.tensors.iter().map(|&number| &self.model.tensors()[number]);
-        let parts = self.load(run, tensors.map(|tensor| tensor.range.clone()), cancel)?;
-        Ok(Read { parts, seconds: began.elapsed().as_secs_f64() })
+        let tensors: Vec<_> = run.tensors.iter().map(|&number| &self.tensors()[number]).collect();
+        let strips = self.parts.as_ref().map(|parts| &parts.strips);
+        let strips: Vec<_> = strips
+            .iter()
+            .flat_map(|strips| run.tensors.iter().map(|&number| &strips[number]))
+            .collect();
+        self.load(run, &tensors, &strips, cancel)
     }
 
-    /// Loads a range of a file, and splits it into the memory of `ranges` of the file.
+    /// Loads the tensors of a run.
     fn load(
         &self,
         run: &Run,
-        ranges: impl Iterator<Item = Range<u64>>,
+        tensors: &[&Tensor],
+        strips: &[&Strips],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>> {
+    ) -> Result<Read> {
         let file = &self.model.files()[run.file];
+        let began = Instant::now();
+        if let ([strips], [tensor]) = (strips, tensors) {
+            if strips.count() > 1 {
+                let loaded = gather::load(file, strips, tensor.len(), &self.options, cancel);
+                let (memory, bytes) = loaded.map_err(|error| file.error(error))?;
+                let seconds = began.elapsed().as_secs_f64();
+                return Ok(Read { parts: vec![memory], bytes, seconds });
+            }
+        }
+        let ranges = tensors.iter().map(|tensor| tensor.range.clone());
         let Range { start, end } = run.range;
         let loader = Loader::from(file.file()).offset(start).length(end - start);
         let loaded = loader.options(self.options.clone()).cancel(cancel.clone()).load();
@@ -352,11 +405,12 @@ impl Shared {
         let first = loaded.data_offset();
         let place = |range: Range<u64>| first + range.start - start..first + range.end - start;
         let places: Vec<_> = ranges.map(place).collect();
-        loaded.into_parts(&places).map_err(|error| file.error(error))
+        let parts = loaded.into_parts(&places).map_err(|error| file.error(error))?;
+        Ok(Read { parts, bytes: run.len(), seconds: began.elapsed().as_secs_f64() })
     }
 
     fn cancelled(&self, number: usize) -> Error {
-        let tensor = &self.model.tensors()[number];
+        let tensor = &self.tensors()[number];
         let file = &self.model.files()[tensor.file];
         let (path, direction) = (file.path().to_owned(), Direction::Load);
         file.error(dmabuf_dio::Error::Cancelled { path, direction, done: 0, length: tensor.len() })
@@ -366,6 +420,8 @@ impl Shared {
 /// What a read gives.
 struct Read {
     parts: Vec<Buffer>,
+    /// Bytes of the file that were read.
+    bytes: u64,
     seconds: f64,
 }
 
@@ -392,7 +448,7 @@ impl<'r> Iterator for Iter<'r> {
     fn next(&mut self) -> Option<Self::Item> {
         let number = self.numbers.next()?;
         let found = self.reader.get(number, &self.reader.shared.cancel);
-        Some(found.map(|memory| (&self.reader.shared.model.tensors()[number], memory)))
+        Some(found.map(|memory| (&self.reader.tensors()[number], memory)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

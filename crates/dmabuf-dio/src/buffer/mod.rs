@@ -26,6 +26,7 @@ use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::memory::Mapping;
+use crate::memory::available::{self, Charged};
 use crate::memory::page::page_size;
 use crate::memory::sizes::PageSizes;
 use crate::report::Report;
@@ -147,6 +148,19 @@ impl Buffer {
     /// [`Error::NoMemory`] if that is more than there is; [`Error::Buffer`] if the kernel refuses.
     pub fn memfd(len: u64) -> Result<Self> {
         Shared::memfd(len).map(Self::from)
+    }
+
+    /// Allocates `len` zeroed bytes of [`Private`](Kind::Private) memory, in huge pages if it is large enough
+    /// and the system has them, to be filled through [`bytes_mut`](Self::bytes_mut).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`] if that is more than there is; [`Error::Buffer`] if the kernel refuses.
+    pub fn zeroed(len: u64) -> Result<Self> {
+        available::ensure(len, Charged::Us)?;
+        let mapping = Mapping::zeroed(len)?;
+        mapping.advise(true);
+        Ok(Self::private(Arc::new(mapping)))
     }
 
     /// Takes ownership of a descriptor of a dma-buf or memfd.

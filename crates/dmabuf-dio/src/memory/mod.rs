@@ -110,13 +110,24 @@ impl Mapping {
     /// Little comes from the allocator: mapping and touching new pages can take as long as reading
     /// into them (docs/notes/performance.md).
     pub(crate) fn anonymous(len: u64) -> Result<Self> {
+        // SAFETY: the layout is not empty.
+        Self::private(len, |layout| unsafe { alloc::alloc(layout) })
+    }
+
+    /// Like [`anonymous`](Self::anonymous), with zeros.
+    pub(crate) fn zeroed(len: u64) -> Result<Self> {
+        // SAFETY: the layout is not empty.
+        Self::private(len, |layout| unsafe { alloc::alloc_zeroed(layout) })
+    }
+
+    /// Private memory, by a mapping or by `allocate`, which gets a layout that is not empty.
+    fn private(len: u64, allocate: fn(Layout) -> *mut u8) -> Result<Self> {
         if len >= WORTH_MAPPING {
             return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
         }
         let layout = Layout::from_size_align(mappable(len.max(1))?, page_size() as usize)
             .map_err(|_| map_error(rustix::io::Errno::INVAL))?;
-        // SAFETY: the layout is not empty.
-        let start = NonNull::new(unsafe { alloc::alloc(layout) });
+        let start = NonNull::new(allocate(layout));
         let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
         Ok(Self::of(Origin::Allocated(layout), start, len as usize, true))
     }

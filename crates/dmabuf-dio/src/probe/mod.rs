@@ -9,12 +9,16 @@ mod host;
 mod lending;
 pub(crate) mod sample;
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
+
+use dmabuf_dio_sys::cachestat::cachestat;
 
 use crate::backend::{Backend, Refusal};
 use crate::choose::table;
 use crate::errno::Errno;
 use crate::error::Result;
+use crate::fd::FileSystem;
 use crate::file::dma::Dma;
 use crate::memory::available::{self, Charged};
 
@@ -194,6 +198,13 @@ pub fn backend(backend: Backend) -> BackendStatus {
 /// this, but loads that run at the same time do not know of each other.
 pub fn available_memory() -> Option<u64> {
     available::available(Charged::Us)
+}
+
+/// Whether the page cache has the page of an open file at `offset`, in bytes. The question makes the kernel
+/// read nothing, unlike a read with `RWF_NOWAIT`. `None` if unknown: before Linux 6.5, and on overlayfs.
+pub fn is_cached(file: BorrowedFd<'_>, offset: u64) -> Option<bool> {
+    let cached = cachestat(file, offset, 1).ok()?.cached > 0;
+    (cached || FileSystem::of(file) != FileSystem::Overlay).then_some(cached)
 }
 
 /// Tests what a regular file or block device offers.
