@@ -2,16 +2,20 @@
 //! Bytes from many places of a file, next to each other in memory of their own.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
-use dmabuf_dio::{Buffer, CancelToken, Error, Options};
+use dmabuf_dio::{Buffer, CancelToken, Direction, Error, Loader, Options};
 
 use crate::model::ModelFile;
 use crate::shared::failure;
 use crate::strips::Strips;
+use crate::workers;
 
-/// Bytes that are read at once, to be copied to their places.
-const WINDOW: u64 = 8 << 20;
+/// Bytes that a thread reads at once, to copy them to their places.
+const WINDOW: u64 = 4 << 20;
+/// While one copies, others read.
+const THREADS: u64 = 3;
 /// The most bytes of a piece.
 const PIECE: u64 = 1 << 20;
 /// Reading as many bytes between two strips costs less than another request.
@@ -26,34 +30,126 @@ pub(crate) fn load(
     cancel: &CancelToken,
 ) -> Result<(Buffer, u64), Error> {
     let mut memory = Buffer::zeroed(len)?;
-    let target = memory.bytes_mut().unwrap_or_default();
+    let mut rest = memory.bytes_mut().unwrap_or_default();
     let span = strips.span();
-    let window = Buffer::memfd((span.end - span.start + PIECE).min(WINDOW))?;
-    let gatherer = Gatherer::from(file.file()).direct(options.direct).cancel(cancel.clone());
-    let mut gathering = gatherer.open(&window)?;
-    let (block, place) = gathering.alignment();
-    let mut batch = Batch::new(block.max(place), window.len());
-    let (mut done, mut read) = (0, 0);
-    for strip in strips.iter() {
-        for start in (strip.start..strip.end).step_by(PIECE as usize) {
-            let piece = start..strip.end.min(start + PIECE);
+    let is_dense = (len_of(&span) - len) / strips.count() <= JOIN;
+    let jobs = ((span.end - span.start) / WINDOW).clamp(1, THREADS);
+    let first = |job: u64| strips.count() * job / jobs;
+    let mut shares = Vec::new();
+    for job in 0..jobs {
+        let numbers = first(job)..first(job + 1);
+        let bytes: u64 = numbers.clone().map(|number| len_of(&strips.get(number))).sum();
+        let (ours, others) = rest.split_at_mut(bytes as usize);
+        rest = others;
+        shares.push(Mutex::new((numbers, ours)));
+    }
+    let work = |job: usize, cancel: &CancelToken| {
+        let mut share = shares[job].lock().unwrap_or_else(PoisonError::into_inner);
+        let (numbers, target) = &mut *share;
+        let strips = numbers.clone().map(|number| strips.get(number));
+        let source = Source::open(file, is_dense, options, cancel)?;
+        read(source, strips, target)
+    };
+    let read: Option<u64> =
+        workers::run(shares.len(), THREADS as usize, cancel, work)?.into_iter().sum();
+    drop(shares);
+    let read = read.ok_or_else(|| Error::Cancelled {
+        path: file.path().to_owned(),
+        direction: Direction::Load,
+        done: 0,
+        length: len,
+    })?;
+    Ok((memory, read))
+}
+
+/// Reads strips one after the other to `target`.
+fn read(
+    mut source: Source<'_>,
+    strips: impl Iterator<Item = Range<u64>>,
+    mut target: &mut [u8],
+) -> Result<u64, Error> {
+    let mut batch = Batch::new(&source);
+    let mut read = 0;
+    for strip in strips {
+        for start in (strip.start..strip.end).step_by(batch.piece as usize) {
+            let piece = start..strip.end.min(start + batch.piece);
             if !batch.has_room(&piece) {
-                read += batch.read(file, &mut gathering, &window, &mut target[done..])?;
-                done += batch.take();
+                (target, read) = (source.read(&batch, target)?, read + batch.used);
+                batch.clear();
             }
             batch.add(piece);
         }
     }
-    read += batch.read(file, &mut gathering, &window, &mut target[done..])?;
-    Ok((memory, read))
+    source.read(&batch, target)?;
+    Ok(read + batch.used)
+}
+
+fn len_of(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+/// The way to read a batch.
+enum Source<'m> {
+    /// All from its first to its last byte.
+    Load(&'m ModelFile, Options, CancelToken),
+    Gather(&'m ModelFile, Buffer, Box<Gathering>),
+}
+
+impl<'m> Source<'m> {
+    fn open(
+        file: &'m ModelFile,
+        is_dense: bool,
+        options: &Options,
+        cancel: &CancelToken,
+    ) -> Result<Self, Error> {
+        if is_dense {
+            return Ok(Self::Load(file, options.clone(), cancel.clone()));
+        }
+        let window = Buffer::memfd(WINDOW)?;
+        let gatherer = Gatherer::from(file.file()).direct(options.direct).cancel(cancel.clone());
+        let gathering = gatherer.open(&window)?;
+        Ok(Self::Gather(file, window, Box::new(gathering)))
+    }
+
+    /// Reads the strips of a batch, and copies them to the start of `target`. Returns the rest of it.
+    fn read<'t>(&mut self, batch: &Batch, target: &'t mut [u8]) -> Result<&'t mut [u8], Error> {
+        match self {
+            Self::Load(file, options, cancel) => {
+                let Some(piece) = batch.pieces.first() else { return Ok(target) };
+                let loader = Loader::from(file.file()).offset(piece.offset).length(piece.len);
+                let loaded = loader.options(options.clone()).cancel(cancel.clone()).load()?;
+                let all = loaded.bytes().unwrap_or_default();
+                batch.copy(target, |at, out| {
+                    out.copy_from_slice(&all[at as usize..at as usize + out.len()]);
+                    Ok(())
+                })
+            }
+            Self::Gather(file, window, gathering) => {
+                let gathered = gathering.read(&batch.pieces)?;
+                for (number, error) in gathered.errors() {
+                    let wanted = batch.wanted(number);
+                    if let Some(error) = failure(file, &batch.pieces[number], &wanted, error) {
+                        return Err(error);
+                    }
+                }
+                let map = window.map()?;
+                let rest = batch.copy(target, |at, out| map.read_at(at, out))?;
+                map.finish()?;
+                Ok(rest)
+            }
+        }
+    }
 }
 
 /// Strips that are read by one call.
 struct Batch {
     /// The alignment of requests.
     unit: u64,
-    /// Bytes of the window.
-    room: u64,
+    /// The most bytes of a piece.
+    piece: u64,
+    /// Strips share a piece if at most so many bytes are between them.
+    join: u64,
+    /// Bytes of the pieces.
     used: u64,
     pieces: Vec<Piece>,
     /// Strips: their ranges in the file, and their pieces.
@@ -61,8 +157,16 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(unit: u64, room: u64) -> Self {
-        Self { unit, room, used: 0, pieces: Vec::new(), strips: Vec::new() }
+    fn new(source: &Source<'_>) -> Self {
+        let (unit, piece, join) = match source {
+            // One piece is all that a load reads.
+            Source::Load(..) => (1, WINDOW, WINDOW),
+            Source::Gather(_, _, gathering) => {
+                let (block, place) = gathering.alignment();
+                (block.max(place), PIECE, JOIN)
+            }
+        };
+        Self { unit, piece, join, used: 0, pieces: Vec::new(), strips: Vec::new() }
     }
 
     /// The requests' bytes of a strip: whole blocks.
@@ -70,62 +174,66 @@ impl Batch {
         strip.start / self.unit * self.unit..strip.end.next_multiple_of(self.unit)
     }
 
-    fn has_room(&self, strip: &Range<u64>) -> bool {
+    /// How many bytes more are read with a strip, and whether it joins the last piece.
+    fn more(&self, strip: &Range<u64>) -> (u64, bool) {
         let blocks = self.blocks(strip);
-        self.used + (blocks.end - blocks.start) + JOIN <= self.room
+        match self.pieces.last() {
+            Some(piece)
+                if blocks.start <= piece.offset + piece.len + self.join
+                    && blocks.end - piece.offset <= self.piece =>
+            {
+                (blocks.end.saturating_sub(piece.offset + piece.len), true)
+            }
+            _ => (len_of(&blocks), false),
+        }
+    }
+
+    fn has_room(&self, strip: &Range<u64>) -> bool {
+        let (more, joins) = self.more(strip);
+        // A load reads one piece.
+        let is_piece = joins || self.join < WINDOW;
+        self.pieces.is_empty() || is_piece && self.used + more <= WINDOW
     }
 
     fn add(&mut self, strip: Range<u64>) {
-        let blocks = self.blocks(&strip);
-        let joins = |piece: &&mut Piece| {
-            let end = piece.offset + piece.len;
-            blocks.start <= end + JOIN && blocks.end - piece.offset <= PIECE
-        };
-        if let Some(piece) = self.pieces.last_mut().filter(joins) {
-            let len = blocks.end - piece.offset;
-            self.used += len - piece.len;
-            piece.len = len;
+        let (more, joins) = self.more(&strip);
+        if let Some(piece) = self.pieces.last_mut().filter(|_| joins) {
+            piece.len += more;
         } else {
-            let len = blocks.end - blocks.start;
-            self.pieces.push(Piece { offset: blocks.start, buf_offset: self.used, len });
-            self.used += len;
+            let offset = self.blocks(&strip).start;
+            self.pieces.push(Piece { offset, buf_offset: self.used, len: more });
         }
+        self.used += more;
         self.strips.push((strip, self.pieces.len() - 1));
     }
 
-    /// Reads the strips, and copies them to the start of `target`. Returns the bytes read.
-    fn read(
+    /// Copies the strips to the start of `target`, by `read`, which gets places among the pieces. Returns the
+    /// rest of `target`.
+    fn copy<'t>(
         &self,
-        file: &ModelFile,
-        gathering: &mut Gathering,
-        window: &Buffer,
-        target: &mut [u8],
-    ) -> Result<u64, Error> {
-        let gathered = gathering.read(&self.pieces)?;
-        for (number, error) in gathered.errors() {
-            let piece = &self.pieces[number];
-            let strips = self.strips.iter().filter(|(_, of)| *of == number).map(|(strip, _)| strip);
-            let end = strips.map(|strip| strip.end).max().unwrap_or(piece.offset);
-            if let Some(error) = failure(file, piece, &(piece.offset..end), error) {
-                return Err(error);
-            }
-        }
-        let map = window.map()?;
-        let mut target = target;
+        mut target: &'t mut [u8],
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
+    ) -> Result<&'t mut [u8], Error> {
         for (strip, number) in &self.strips {
             let piece = &self.pieces[*number];
-            let (bytes, rest) = target.split_at_mut((strip.end - strip.start) as usize);
-            map.read_at(piece.buf_offset + (strip.start - piece.offset), bytes)?;
+            let (out, rest) = target.split_at_mut(len_of(strip) as usize);
+            read(piece.buf_offset + (strip.start - piece.offset), out)?;
             target = rest;
         }
-        map.finish()?;
-        Ok(self.used)
+        Ok(target)
     }
 
-    /// Empties the batch. Returns the bytes of its strips.
-    fn take(&mut self) -> usize {
+    /// The strips of a piece, from the first to the last.
+    fn wanted(&self, number: usize) -> Range<u64> {
+        let mut strips = self.strips.iter().filter(|(_, of)| *of == number).map(|(strip, _)| strip);
+        let piece = &self.pieces[number];
+        let first = strips.next().cloned().unwrap_or(piece.offset..piece.offset);
+        first.start..strips.next_back().map_or(first.end, |strip| strip.end)
+    }
+
+    fn clear(&mut self) {
         self.used = 0;
         self.pieces.clear();
-        self.strips.drain(..).map(|(strip, _)| (strip.end - strip.start) as usize).sum()
+        self.strips.clear();
     }
 }

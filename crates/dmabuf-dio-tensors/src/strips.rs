@@ -61,11 +61,8 @@ impl Strips {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        (0..self.count).map(|number| self.get(number))
-    }
-
-    fn get(&self, number: u64) -> Range<u64> {
+    /// The strip at a place among all.
+    pub(crate) fn get(&self, number: u64) -> Range<u64> {
         let each = self.inner.len() as u64;
         let strip = &self.inner[(number % each) as usize];
         let mut left = number / each;
