@@ -305,3 +305,46 @@ def test_vllm_weights_match_safetensors(model, tmp_path):
     for name, tensor in weights(str(model.parent)):
         assert torch.equal(bits(tensor), bits(theirs.pop(name)))
     assert not theirs
+
+
+@pytest.mark.parametrize("window", [None, 0, 1 << 20, 8 << 20])
+def test_tensors_beyond_the_window_pass_through_it_to_their_device(model, window):
+    """The CPU plays the other device."""
+    theirs = safetensors.torch.load_file(model)
+    with mock.patch.object(_safe_open, "_device", lambda device, for_torch: torch.device("cpu")):
+        with dmabuf_dio.safe_open(model, "pt", window=window) as file:
+            ours = file.get_tensors()
+            one = file.get_tensor("large")
+    assert list(ours) == list(theirs)
+    for name, tensor in theirs.items():
+        assert ours[name].dtype == tensor.dtype and torch.equal(bits(ours[name]), bits(tensor)), name
+    assert torch.equal(one, theirs["large"])
+
+
+def test_tensor_on_its_way_to_a_device_takes_the_window(tmp_path):
+    """In a process of its own. The device "meta" has no memory."""
+    path = tmp_path / "large.safetensors"
+    safetensors.torch.save_file({"large": torch.zeros(1 << 14, 1 << 12), "small": torch.ones(8)}, path)
+    program = """
+import os, sys, dmabuf_dio, dmabuf_dio.torch
+def anonymous():
+    names = ("RssAnon", "RssShmem", "HugetlbPages")
+    lines = [line.split() for line in open("/proc/self/status")]
+    return sum(int(line[1]) << 10 for line in lines if line[0][:-1] in names)
+import torch
+peaks = []
+narrow, empty = torch.Tensor.narrow, torch.empty
+def watched(*arguments):
+    peaks.append(anonymous())
+    return narrow(*arguments)
+with dmabuf_dio.safe_open(sys.argv[1], "pt", device="meta", window=16 << 20) as file:
+    file.get_tensor("small")
+    torch.Tensor.narrow = watched
+    before = anonymous()
+    tensor = file.get_tensor("large")
+assert tensor.device.type == "meta" and tensor.shape == (1 << 14, 1 << 12), tensor
+print(max(peaks) - before, len(peaks))
+"""
+    done = subprocess.run([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True, check=True)
+    peak, pieces = map(int, done.stdout.split())
+    assert pieces >= 64 and peak <= 32 << 20, done.stdout

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Union
 from ._native import _Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from ._native import Buffer, Model, TensorInfo, _Mapped, _Wanted
 
@@ -38,13 +38,9 @@ class Lazy:
         """A tensor and its memory. Raises KeyError."""
         return self.reader.get(self._position[name], self._maps)
 
-    def all(self) -> Iterator[tuple[TensorInfo, Memory]]:
-        """All tensors in the order of the files, loaded even if the page cache has them."""
-        numbers = list(self._position.values())
-        wanted = self.reader.want(numbers)
-        for number in numbers:
-            yield self.reader.take(number)
-        del wanted
+    def loaded(self, name: str) -> tuple[TensorInfo, Memory]:
+        """The same, loaded even if the page cache has it."""
+        return self.reader.take(self._position[name])
 
     def sliced(self, name: str, info: TensorInfo, elements: Elements) -> tuple[Memory, Elements]:
         """Memory that has elements of a tensor, the first and last of each dimension; and which elements it has."""

@@ -87,15 +87,38 @@ class safe_open:
 
     def get_tensor(self, /, name: str) -> Any:
         """A tensor. To read a whole file, the order of `offset_keys()` is best: the following tensors are read ahead."""
+        file = self._opened()
         try:
-            info, memory = self._opened().tensor(name)
+            if self._is_moved(file, name):
+                return self._moved(file, name)
+            info, memory = file.tensor(name)
         except KeyError:
             raise _missing(name) from None
         return self._made(info, memory)
 
     def get_tensors(self, /) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
-        return {info.name: self._made(info, memory) for info, memory in self._opened().all()}
+        file = self._opened()
+        names = file.model.keys()
+        moved = {name for name in names if self._is_moved(file, name)}
+        wanted = file.want(name for name in names if name not in moved)
+        found = {
+            name: self._moved(file, name) if name in moved else self._made(*file.loaded(name)) for name in names
+        }
+        del wanted
+        return found
+
+    def _is_moved(self, file: Lazy, name: str) -> bool:
+        """Whether a tensor is copied to its device in pieces, as it is larger than the window."""
+        if self._device is None:
+            return False
+        info = file.info(name)
+        return info.block[0] == 1 and info.nbytes > _window(file)
+
+    def _moved(self, file: Lazy, name: str) -> Any:
+        from ._moved import moved
+
+        return moved(file.model, name, self._device, _window(file))
 
     def _made(self, info: TensorInfo, memory: Memory) -> Any:
         try:
@@ -177,6 +200,11 @@ class PySafeSlice:
 
 
 PySafeSlice.__module__ = "builtins"
+
+
+def _window(file: Lazy) -> int:
+    """The window, or the size of pieces that are worth their loads."""
+    return max(file.reader.report()["window"], 4 << 20)
 
 
 def _convert(for_torch: bool) -> Convert:
