@@ -3,10 +3,12 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::backend::udmabuf;
 use crate::buffer::Buffer;
+use crate::buffer::shared::check_range;
 use crate::choose::table;
 use crate::choose::{self, Run, choose};
 use crate::control::{Control, Watch};
@@ -16,6 +18,7 @@ use crate::file::{self, File, Spec};
 use crate::kind::Kind;
 use crate::options::{Options, option_methods};
 use crate::report::Report;
+use crate::transfer::layout::Layout;
 use crate::transfer::private;
 use crate::transfer::task::{Task, Transferred};
 
@@ -184,6 +187,33 @@ impl<'f> Loader<'f> {
         check_end(&task)?;
         let (mapping, report) = Run::alone(before, loaded).report(&task, |_| Some(Kind::Private));
         Ok(Buffer::private(mapping).with_range(range).with_report(report))
+    }
+
+    /// Loads into [`Private`](Kind::Private) memory that is there already, in place of its content, as
+    /// [`load`](Self::load) does into new memory: its pages need not be allocated again. Blocks until the whole
+    /// range is loaded, which is then the buffer's [`range`](Buffer::range). Bytes beside it are undefined.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load), and [`Error::NotPrivate`]; [`Error::RangeBeyondBuffer`] if the range, from the page that it starts in to the end of its last
+    /// block, is longer than the buffer. After an error the content is undefined.
+    pub fn load_over(&self, buf: &mut Buffer) -> Result<()> {
+        let mapping = Arc::clone(buf.own_memory().ok_or(Error::NotPrivate)?);
+        let (file, length) = self.open_some()?;
+        let watch = Watch::start(&self.control, length);
+        let task = self.task(&file, length, &watch);
+        let layout = Layout::new(self.offset, length, file.align.offset)?;
+        if let Some(backend) = self.options.backend {
+            return Err(not_private(backend));
+        }
+        check_range(mapping.len(), 0, layout.buffer)?;
+        let before = choose::before(&task);
+        let moved = private::load_over(&task, &mapping, layout)?;
+        check_end(&task)?;
+        let (_, report) =
+            Run::alone(before, (mapping, moved)).report(&task, |_| Some(Kind::Private));
+        buf.set_content(layout.data_offset..layout.data_offset + length, report);
+        Ok(())
     }
 
     /// Loads into `buf` at `buf_offset` bytes. Blocks until the whole range is loaded.

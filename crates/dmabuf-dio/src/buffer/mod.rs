@@ -104,6 +104,18 @@ impl Buffer {
         self
     }
 
+    /// Private memory that the buffer alone owns.
+    pub(crate) fn own_memory(&mut self) -> Option<&Arc<Mapping>> {
+        match &self.memory {
+            Memory::Private(memory) if memory.is_whole() => Some(memory.mapping()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_content(&mut self, range: Range<u64>, report: Report) {
+        (self.range, self.report) = (range, Some(Box::new(report)));
+    }
+
     /// Records how the content was transferred, for programs that fill a buffer themselves.
     #[must_use]
     pub fn with_report(mut self, report: Report) -> Self {

@@ -237,6 +237,11 @@ pub enum Error {
     #[error("the buffer cannot be split into these parts")]
     NoParts,
 
+    /// The buffer is not [`Private`](crate::Kind::Private) memory, or a part of memory that was split:
+    /// [`Loader::load_over`](crate::Loader::load_over).
+    #[error("the buffer is not private memory of its own")]
+    NotPrivate,
+
     /// The buffer is not a dma-buf.
     #[error("{}", not_a_dma_buf_text(*kind, why.as_deref()))]
     NotADmaBuf {

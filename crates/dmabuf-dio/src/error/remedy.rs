@@ -75,6 +75,9 @@ impl Error {
             Self::NoParts => {
                 "split private memory that was loaded, once, into ascending ranges of at least a byte".into()
             }
+            Self::NotPrivate => {
+                "pass memory that was loaded as Private, or allocated by Buffer::zeroed, and not split".into()
+            }
             Self::NotABuffer { .. } => {
                 "pass the descriptor of a dma-buf, or one from memfd_create(2)".into()
             }

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use io_uring::IoUring;
+
 use super::layout::Layout;
-use super::mapped;
+use super::mapped::{self, Origin};
 use super::task::{Task, Transferred};
 use crate::error::Result;
 use crate::lend;
@@ -12,15 +14,32 @@ use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 
+/// Loads over the content of memory that has room for the layout.
+pub(crate) fn load_over(
+    task: &Task<'_>,
+    mapping: &Arc<Mapping>,
+    layout: Layout,
+) -> Result<Transferred> {
+    let (ring, note) = ring(task, layout.buffer);
+    let extent = task.extent_in(layout, mapping.len());
+    let mut moved = mapped::fill(task, ring, mapping, extent, Origin::Given)?;
+    moved.notes.extend(note);
+    Ok(moved)
+}
+
+/// A ring if it pays, or a note on why there is none.
+fn ring(task: &Task<'_>, len: u64) -> (Option<IoUring>, Option<String>) {
+    match task.needs_ring(len).then(|| lend::create(task.depth(), false)) {
+        None => (None, None),
+        Some(Ok(ring)) => (Some(ring), None),
+        Some(Err(error)) => (None, Some(format!("one request at a time: {error}"))),
+    }
+}
+
 /// Loads into new memory with the same layout as a buffer.
 pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Transferred)> {
     available::ensure(layout.buffer, Charged::Us)?;
-    let (ring, note) =
-        match task.needs_ring(layout.buffer).then(|| lend::create(task.depth(), false)) {
-            None => (None, None),
-            Some(Ok(ring)) => (Some(ring), None),
-            Some(Err(error)) => (None, Some(format!("one request at a time: {error}"))),
-        };
+    let (ring, note) = ring(task, layout.buffer);
     let mapping = Arc::new(Mapping::anonymous(layout.buffer)?);
     mapping.advise(task.options.huge_pages);
     let mut moved = mapped::load(task, ring, &mapping, layout)?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::common::{assert_same, file_of, folder, page};
-use dmabuf_dio::{Backend, CancelToken, Error, Kind, Loader, Mode};
+use dmabuf_dio::{Backend, Buffer, CancelToken, Error, Kind, Loader, Mode};
 
 #[test]
 fn private_loads_of_all_sizes_are_exact() {
@@ -96,4 +96,38 @@ fn private_load_by_a_backend_is_refused() {
             loader.load_into(&buf, 0).expect("the backend is available everywhere");
         }
     }
+}
+
+#[test]
+fn loads_over_private_memory_are_exact() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, (9 << 20) + 77);
+    let page = page() as u64;
+    let mut block = Buffer::zeroed(5 << 20).expect("memory");
+    let address = block.bytes().expect("its own").as_ptr();
+    for (offset, length) in [
+        (0, 4 << 20),
+        (3, 4 << 20),
+        (page * 5 + 1, 1),
+        ((4 << 20) + 77, (5 << 20) - page),
+        (9 << 20, 77),
+        (page - 1, (5 << 20) - page + 1),
+    ] {
+        Loader::new(&path).offset(offset).length(length).load_over(&mut block).expect("load");
+        let range = offset as usize..(offset + length) as usize;
+        assert_same("over", block.bytes().expect("its own"), &expected[range]);
+        let report = block.report().expect("a report");
+        assert_eq!((report.bytes, report.buffer), (length, Some(Kind::Private)));
+        // The memory is the same, and the place congruent to that in the file.
+        let at = block.bytes().expect("its own").as_ptr() as usize - address as usize;
+        assert_eq!(at as u64, offset % page);
+    }
+    let refused =
+        |loader: &Loader<'_>, block: &mut Buffer| loader.load_over(block).expect_err("refused");
+    let beyond = Loader::new(&path).offset(page - 1).length((5 << 20) - page + 2);
+    assert!(matches!(refused(&beyond, &mut block), Error::RangeBeyondBuffer { .. }));
+    let memfd = &mut Buffer::memfd(5 << 20).expect("memfd");
+    assert!(matches!(refused(&Loader::new(&path).length(5), memfd), Error::NotPrivate));
+    let part = &mut block.into_parts(&[0..100, 100..8192]).expect("parts")[1];
+    assert!(matches!(refused(&Loader::new(&path).length(5), part), Error::NotPrivate));
 }
