@@ -17,6 +17,7 @@ mod cancel;
 mod code;
 mod content;
 mod described;
+mod device;
 mod dlpack;
 mod doctor;
 mod error;
@@ -52,6 +53,7 @@ mod _native {
         buffer::Buffer,
         cancel::CancelToken,
         described::TensorInfo,
+        device::load_to_device,
         doctor::doctor,
         gather::{Gathered, Gathering, gather},
         model::Model,

@@ -30,10 +30,7 @@ def as_tensor(
 
     Raises ValueError for a packed type whose last dimension is not whole bytes.
     """
-    dtype = _DTYPES.get(tensor.dtype)
-    shape = tensor.shape if shape is None else shape
-    if dtype is None or tensor.block[0] > 1:
-        dtype, shape = dtype or torch.uint8, byte_shape(tensor)
+    dtype, shape = layout(tensor, shape)
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
     source: Any = tensor if memory is None else memory
@@ -46,6 +43,14 @@ def as_tensor(
         # torch wants elements that are aligned.
         source = bytearray(view) if tensor.offset % tensor.block[1] else view
     return torch.frombuffer(source, dtype=dtype).reshape(shape)
+
+
+def layout(tensor: Tensor | TensorInfo, shape: tuple[int, ...] | None = None) -> tuple[Any, tuple[int, ...]]:
+    """torch's type and shape of a tensor. Raises ValueError as as_tensor() does."""
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None or tensor.block[0] > 1:
+        return dtype or torch.uint8, byte_shape(tensor)
+    return dtype, tensor.shape if shape is None else shape
 
 
 # Maps torch's code for it: otherwise the first load waits for it, behind the reads that it has sent to the disk.

@@ -215,6 +215,15 @@ class _Mapped:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __release_buffer__(self, view: memoryview, /) -> None: ...
 
+def _load_to_device(
+    model: Model,
+    targets: Sequence[tuple[int, int]],
+    vendor: Literal["cuda", "hip"] | str,
+    ordinal: int,
+    stream: int,
+    ring: int | None = None,
+    library: str | None = None,
+) -> dict[str, float]: ...
 def _save_tensors(
     tensors: Sequence[tuple[str, str, Sequence[int], tuple[int, int] | None]],
     filename: str | bytes | PathLike[str] | PathLike[bytes],

@@ -99,6 +99,12 @@ class safe_open:
     def get_tensors(self, /) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
         file = self._opened()
+        if self._torch:
+            from . import _device
+
+            if _device.loads_to(self._device):
+                loaded: dict[str, Any] = _packed(_device.load, file.model, self._device)
+                return loaded
         names = file.model.keys()
         moved = {name for name in names if self._is_moved(file, name)}
         wanted = file.want(name for name in names if name not in moved)
@@ -121,10 +127,7 @@ class safe_open:
         return moved(file.model, name, self._device, _window(file))
 
     def _made(self, info: TensorInfo, memory: Memory) -> Any:
-        try:
-            value = self._convert(info, memory)
-        except PartialBytes as error:
-            raise SafetensorError(str(error)) from None
+        value = _packed(self._convert, info, memory)
         return value if self._device is None else value.to(self._device)
 
     def report(self, /) -> dict[str, int]:
@@ -205,6 +208,13 @@ PySafeSlice.__module__ = "builtins"
 def _window(file: Lazy) -> int:
     """The window, or the size of pieces that are worth their loads."""
     return max(file.reader.report()["window"], 4 << 20)
+
+
+def _packed(make: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return make(*arguments)
+    except PartialBytes as error:
+        raise SafetensorError(str(error)) from None
 
 
 def _convert(for_torch: bool) -> Convert:

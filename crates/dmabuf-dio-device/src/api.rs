@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The functions of a driver's library. CUDA's and HIP's have the same parameters: handles and addresses are as long
+//! as a pointer.
+//!
+//! Sources: the CUDA Driver API reference, and the HIP runtime API reference.
+
+use std::ffi::{OsStr, c_char, c_int, c_uint, c_void};
+use std::path::Path;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::error::{Error, Result};
+use crate::vendor::Vendor;
+
+/// What every function returns: 0, or the number of an error.
+pub(crate) type Status = c_int;
+/// A context, a stream or an event.
+pub(crate) type Handle = *mut c_void;
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident($($argument:ty),*) = $cuda:literal, $hip:literal;)*) => {
+        /// The functions. Their library is never unloaded: a driver has threads that run its code.
+        pub(crate) struct Api {
+            pub(crate) vendor: Vendor,
+            $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($argument),*) -> Status,)*
+        }
+
+        impl Api {
+            fn of(vendor: Vendor, library: Library) -> std::result::Result<Self, libloading::Error> {
+                $(
+                    let name: &[u8] = match vendor {
+                        Vendor::Cuda => $cuda,
+                        Vendor::Hip => $hip,
+                    };
+                    // SAFETY: the function of this name has these parameters, by the reference.
+                    let $name = *unsafe { library.get(name) }?;
+                )*
+                let _ = library.into_raw();
+                Ok(Self { vendor, $($name,)* })
+            }
+        }
+    };
+}
+
+functions! {
+    init(c_uint) = b"cuInit\0", b"hipInit\0";
+    /// The number of a device by its place among all.
+    device(*mut c_int, c_int) = b"cuDeviceGet\0", b"hipDeviceGet\0";
+    /// The context that the runtime of the vendor uses, too. Each needs a release.
+    retain(*mut Handle, c_int) = b"cuDevicePrimaryCtxRetain\0", b"hipDevicePrimaryCtxRetain\0";
+    release(c_int) = b"cuDevicePrimaryCtxRelease_v2\0", b"hipDevicePrimaryCtxRelease\0";
+    /// Makes a context that of this thread, until it is popped.
+    push(Handle) = b"cuCtxPushCurrent_v2\0", b"hipCtxPushCurrent\0";
+    pop(*mut Handle) = b"cuCtxPopCurrent_v2\0", b"hipCtxPopCurrent\0";
+    /// Free and all bytes of the device's memory.
+    memory(*mut usize, *mut usize) = b"cuMemGetInfo_v2\0", b"hipMemGetInfo\0";
+    alloc(*mut u64, usize) = b"cuMemAlloc_v2\0", b"hipMalloc\0";
+    free(u64) = b"cuMemFree_v2\0", b"hipFree\0";
+    /// Pins memory of the process. It must not be freed before `unregister`.
+    register(*mut c_void, usize, c_uint) = b"cuMemHostRegister_v2\0", b"hipHostRegister\0";
+    unregister(*mut c_void) = b"cuMemHostUnregister\0", b"hipHostUnregister\0";
+    /// Begins a copy to the device. The source must not change before the copy is over, which the stream tells.
+    copy(u64, *const c_void, usize, Handle) = b"cuMemcpyHtoDAsync_v2\0", b"hipMemcpyHtoDAsync\0";
+    stream_create(*mut Handle, c_uint) = b"cuStreamCreate\0", b"hipStreamCreateWithFlags\0";
+    stream_destroy(Handle) = b"cuStreamDestroy_v2\0", b"hipStreamDestroy\0";
+    /// Waits for all work of a stream.
+    stream_wait(Handle) = b"cuStreamSynchronize\0", b"hipStreamSynchronize\0";
+    /// Lets later work of a stream wait for an event.
+    stream_after(Handle, Handle, c_uint) = b"cuStreamWaitEvent\0", b"hipStreamWaitEvent\0";
+    event_create(*mut Handle, c_uint) = b"cuEventCreate\0", b"hipEventCreateWithFlags\0";
+    event_destroy(Handle) = b"cuEventDestroy_v2\0", b"hipEventDestroy\0";
+    /// The event is over once all work of the stream up to here is.
+    event_record(Handle, Handle) = b"cuEventRecord\0", b"hipEventRecord\0";
+    event_wait(Handle) = b"cuEventSynchronize\0", b"hipEventSynchronize\0";
+    error_text(Status, *mut *const c_char) = b"cuGetErrorString\0", b"hipDrvGetErrorString\0";
+}
+
+// SAFETY: the functions may be called from any thread.
+unsafe impl Send for Api {}
+// SAFETY: as above.
+unsafe impl Sync for Api {}
+
+impl Api {
+    /// Loads the vendor's library, or the one at `path`.
+    pub(crate) fn load(vendor: Vendor, path: Option<&Path>) -> Result<Self> {
+        let names = match vendor {
+            Vendor::Cuda => &["libcuda.so.1"][..],
+            // By the version of the ROCm release, the newest first.
+            Vendor::Hip => &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"],
+        };
+        let paths: Vec<&OsStr> = match path {
+            Some(path) => vec![path.as_os_str()],
+            None => names.iter().map(OsStr::new).collect(),
+        };
+        let mut reasons = Vec::new();
+        for path in paths {
+            // SAFETY: the caller's or the vendor's library, whose initialisers the process trusts.
+            let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+            match library.and_then(|library| Self::of(vendor, library)) {
+                Ok(api) => return Ok(api),
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+        Err(Error::NoDriver { vendor, reasons })
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A device, and memory of it.
+
+use std::ffi::{CStr, c_int};
+use std::fmt;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::api::{Api, Handle, Status};
+use crate::error::{Error, Result};
+use crate::vendor::Vendor;
+
+/// Both vendors' number for too little memory: `CUDA_ERROR_OUT_OF_MEMORY`, `hipErrorOutOfMemory`.
+const OUT_OF_MEMORY: Status = 2;
+
+/// A device: its primary context, which the vendor's runtime and frameworks use, too. Clones are the same device; the
+/// context is released with the last of them and what they made.
+///
+/// `Send` and `Sync`. A child of `fork(2)` must not use it.
+#[derive(Clone)]
+pub struct Device {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    api: Api,
+    ordinal: u32,
+    number: c_int,
+    context: Handle,
+}
+
+// SAFETY: a context may be current in several threads.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("vendor", &self.vendor())
+            .field("ordinal", &self.ordinal())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Opens a device by its place among the vendor's, from 0. Blocks while the driver starts, which can take seconds
+    /// the first time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDriver`], [`Error::Driver`].
+    pub fn open(vendor: Vendor, ordinal: u32) -> Result<Self> {
+        Self::of(Api::load(vendor, None)?, ordinal)
+    }
+
+    /// Like [`open`](Self::open), with another library that has the functions of the vendor's.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub fn open_with(vendor: Vendor, library: &Path, ordinal: u32) -> Result<Self> {
+        Self::of(Api::load(vendor, Some(library))?, ordinal)
+    }
+
+    fn of(api: Api, ordinal: u32) -> Result<Self> {
+        let (mut number, mut context) = (0, ptr::null_mut());
+        let check = |status, call| check(&api, ordinal, status, call);
+        // SAFETY: the call takes a number, which has to be 0.
+        check(unsafe { (api.init)(0) }, "to start")?;
+        let place = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: stores a number.
+        check(unsafe { (api.device)(&raw mut number, place) }, "the device")?;
+        // SAFETY: stores a handle. `Shared` releases the context.
+        check(unsafe { (api.retain)(&raw mut context, number) }, "its context")?;
+        Ok(Self { shared: Arc::new(Shared { api, ordinal, number, context }) })
+    }
+
+    /// Whose device it is.
+    pub fn vendor(&self) -> Vendor {
+        self.shared.api.vendor
+    }
+
+    /// Its place among the vendor's, from 0.
+    pub fn ordinal(&self) -> u32 {
+        self.shared.ordinal
+    }
+
+    /// Free and all bytes of its memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: stores two numbers.
+        self.call("its memory", |api| unsafe { (api.memory)(&raw mut free, &raw mut total) })?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Allocates memory of the device, with undefined content.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDeviceMemory`], [`Error::Driver`].
+    pub fn alloc(&self, length: u64) -> Result<DeviceMemory> {
+        let mut address = 0;
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        // SAFETY: stores an address. `DeviceMemory` frees the memory.
+        let call = |api: &Api| unsafe { (api.alloc)(&raw mut address, size) };
+        match self.call("memory", call) {
+            Err(Error::Driver { status: OUT_OF_MEMORY, vendor, ordinal, .. }) => {
+                let (free, total) = self.memory()?;
+                Err(Error::NoDeviceMemory { vendor, ordinal, wanted: length, free, total })
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(DeviceMemory { device: self.clone(), address, length }),
+        }
+    }
+
+    /// Calls the driver with the context in place. `what` is refused if the call fails.
+    pub(crate) fn call(&self, what: &'static str, call: impl FnOnce(&Api) -> Status) -> Result<()> {
+        let Shared { api, ordinal, context, .. } = &*self.shared;
+        // SAFETY: the context lives as long as `Shared`.
+        check(api, *ordinal, unsafe { (api.push)(*context) }, "its context")?;
+        let status = call(api);
+        let mut popped = ptr::null_mut();
+        // SAFETY: stores the handle of the context that was pushed.
+        let end = unsafe { (api.pop)(&raw mut popped) };
+        check(api, *ordinal, status, what)?;
+        check(api, *ordinal, end, "its context")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: retained once; nothing that was made in the context is left, as all of it refers to `Shared`.
+        unsafe { (self.api.release)(self.number) };
+    }
+}
+
+fn check(api: &Api, ordinal: u32, status: Status, call: &'static str) -> Result<()> {
+    if status == 0 {
+        return Ok(());
+    }
+    let mut text = ptr::null();
+    // SAFETY: stores the address of a static text, or null.
+    unsafe { (api.error_text)(status, &raw mut text) };
+    let text = if text.is_null() {
+        format!("error {status}")
+    } else {
+        // SAFETY: the driver's text ends with a zero and is never freed.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    };
+    Err(Error::Driver { vendor: api.vendor, ordinal, call, status, text })
+}
+
+/// Memory of a device, which is freed when it is dropped. Nothing may use it then.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    device: Device,
+    address: u64,
+    length: u64,
+}
+
+impl DeviceMemory {
+    /// The address, for the device and for calls of its driver.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated once, and nothing uses it.
+        let _ = self.device.call("to free memory", |api| unsafe { (api.free)(self.address) });
+    }
+}

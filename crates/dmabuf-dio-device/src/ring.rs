@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A ring of registered memory, through which files go to a device.
+
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::time::Instant;
+
+use dmabuf_dio::{Buffer, CancelToken, Loader};
+
+use crate::api::Api;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::plan::{self, Place, Read};
+use crate::stream::{Event, ForeignStream, Stream};
+
+/// Blocks of a ring. The disk fills one, the device empties others.
+const BLOCKS: u64 = 8;
+/// A block that is at least as long consists of huge pages.
+const HUGE: u64 = 2 << 20;
+/// The least length of a block.
+const LEAST: u64 = 64 << 10;
+/// At most so much of a block is for the ends of a range that are not whole blocks of the disk.
+const ENDS: u64 = 128 << 10;
+
+/// Memory of the host that is registered with a device, and a stream that copies from it.
+///
+/// `Send`. A child of `fork(2)` must not use or drop it.
+#[derive(Debug)]
+pub struct Ring {
+    blocks: Vec<Block>,
+    stream: Stream,
+    /// The block that is filled next.
+    next: usize,
+    /// The device does not tell any more what is over.
+    is_lost: bool,
+}
+
+/// What a load did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceReport {
+    /// Bytes that were read, including those between places.
+    pub read: u64,
+    /// Bytes that were copied to the device.
+    pub copied: u64,
+    /// Reads, one for each block that was filled.
+    pub reads: u64,
+    /// Seconds of them in which the disk was waited for.
+    pub read_seconds: f64,
+    /// Seconds in which the device was waited for: no block was free, or at the end.
+    pub device_seconds: f64,
+}
+
+impl Ring {
+    /// The length that suits most disks and devices: 256 MiB.
+    pub const DEFAULT: u64 = 256 << 20;
+    /// The length of the smallest ring.
+    pub const LEAST: u64 = BLOCKS * LEAST;
+
+    /// Allocates a ring of at most `bytes` of memory, which is pinned as long as the ring exists. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SmallRing`], [`Error::Host`], [`Error::Driver`], as when too much memory is pinned.
+    pub fn new(device: &Device, bytes: u64) -> Result<Self> {
+        let each = bytes / BLOCKS;
+        let len = if each >= HUGE { each / HUGE * HUGE } else { each / LEAST * LEAST };
+        if len == 0 {
+            return Err(Error::SmallRing { bytes, least: Self::LEAST });
+        }
+        let stream = Stream::new(device)?;
+        let block = |_| Block::new(device, len);
+        let blocks = (0..BLOCKS).map(block).collect::<Result<Vec<_>>>()?;
+        Ok(Self { blocks, stream, next: 0, is_lost: false })
+    }
+
+    /// Reads ranges of files, and copies them to their places in the device's memory. Blocks until all are there.
+    ///
+    /// Ranges that follow each other in a file are read together, with at most 256 KiB between them; their order is
+    /// that of the reads. `after`: the copies begin once what is in this stream now is over, such as work with what
+    /// was in the memory before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Host`], [`Error::Driver`]. The places are undefined then. No copy is in flight any more, unless the
+    /// device is lost: then every later load fails, and the memory of the ring is never freed.
+    pub fn load(
+        &mut self,
+        places: &[Place<'_>],
+        after: Option<ForeignStream>,
+        cancel: &CancelToken,
+    ) -> Result<DeviceReport> {
+        if self.is_lost {
+            self.stream.wait()?;
+        }
+        let mut report = DeviceReport::default();
+        let run = match after.map_or(Ok(()), |other| self.stream.begin_after(other)) {
+            Ok(()) => self.run(places, cancel, &mut report),
+            Err(error) => Err(error),
+        };
+        let began = Instant::now();
+        let over = self.stream.wait();
+        report.device_seconds += began.elapsed().as_secs_f64();
+        self.is_lost = over.is_err();
+        run?;
+        over?;
+        Ok(report)
+    }
+
+    fn run(
+        &mut self,
+        places: &[Place<'_>],
+        cancel: &CancelToken,
+        report: &mut DeviceReport,
+    ) -> Result<()> {
+        let len = self.blocks[0].len();
+        for read in plan::reads(places, len - ENDS.min(len / 4)) {
+            let block = &mut self.blocks[self.next];
+            let began = Instant::now();
+            block.wait()?;
+            let waited = Instant::now();
+            block.fill(&read, cancel)?;
+            report.device_seconds += (waited - began).as_secs_f64();
+            report.read_seconds += waited.elapsed().as_secs_f64();
+            report.copied += block.empty(&read, &self.stream)?;
+            report.read += read.range.end - read.range.start;
+            report.reads += 1;
+            self.next = (self.next + 1) % self.blocks.len();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // Each load has waited for its copies, if the device told when they were over.
+        for block in &mut self.blocks {
+            block.is_lost = self.is_lost;
+        }
+    }
+}
+
+/// Registered memory.
+#[derive(Debug)]
+struct Block {
+    device: Device,
+    memory: ManuallyDrop<Buffer>,
+    start: *mut c_void,
+    /// The last copy from it is over.
+    copied: Event,
+    is_copied: bool,
+    is_lost: bool,
+}
+
+// SAFETY: the memory is the block's own.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn new(device: &Device, len: u64) -> Result<Self> {
+        let copied = Event::new(device)?;
+        let mut memory = Buffer::zeroed(len)?;
+        let bytes = memory.bytes_mut().unwrap_or_default();
+        let start = bytes.as_mut_ptr().cast();
+        // SAFETY: the memory is freed with the block, which is unregistered before.
+        let register = |api: &Api| unsafe { (api.register)(start, bytes.len(), 0) };
+        device.call("to pin memory", register)?;
+        let memory = ManuallyDrop::new(memory);
+        let device = device.clone();
+        Ok(Self { device, memory, start, copied, is_copied: true, is_lost: false })
+    }
+
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    /// Waits until nothing is copied from it.
+    fn wait(&mut self) -> Result<()> {
+        if !self.is_copied {
+            self.copied.wait()?;
+            self.is_copied = true;
+        }
+        Ok(())
+    }
+
+    /// Reads into it.
+    fn fill(&mut self, read: &Read<'_>, cancel: &CancelToken) -> Result<()> {
+        let (offset, length) = (read.range.start, read.range.end - read.range.start);
+        let loader = Loader::from(read.file).offset(offset).length(length).cancel(cancel.clone());
+        Ok(loader.load_over(&mut self.memory)?)
+    }
+
+    /// Begins to copy from it. Returns how many bytes.
+    fn empty(&mut self, read: &Read<'_>, stream: &Stream) -> Result<u64> {
+        let bytes = self.memory.bytes().unwrap_or_default();
+        let mut copied = 0;
+        self.is_copied = false;
+        for copy in &read.copies {
+            let start = (copy.range.start - read.range.start) as usize;
+            let length = copy.range.end - copy.range.start;
+            let source = bytes[start..start + length as usize].as_ptr();
+            // SAFETY: registered memory, which is neither filled nor freed before `wait`; the place is free, by the
+            // promise or the check of `Place`.
+            unsafe { stream.copy(copy.address, source, length) }?;
+            copied += length;
+        }
+        self.copied.record(stream)?;
+        Ok(copied)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: registered once, and nothing is copied from it.
+        let end = self.device.call("", |api| unsafe { (api.unregister)(self.start) });
+        if end.is_ok() && !self.is_lost {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
+    }
+}
