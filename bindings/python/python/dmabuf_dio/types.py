@@ -28,8 +28,8 @@ Backend: TypeAlias = Literal["module", "slot", "heap", "copy_file_range", "udmab
 Progress: TypeAlias = Callable[[int, int], object]
 # An array of 64-bit integers, or a sequence.
 Numbers: TypeAlias = Union["BufferProtocol", "Sequence[int]"]
-# How a tensor is divided among ranks: iter_tensors() explains it.
-Dimension: TypeAlias = Union[Literal["rows", "columns"], int]
+# How a tensor is divided among ranks: iter_tensors() explains it. A dict of "rows" and "columns" is one of str to type checkers.
+Dimension: TypeAlias = Union[str, int]
 Rule: TypeAlias = Union[
     Dimension, tuple[Dimension, Sequence[int]], tuple[Dimension, "Sequence[slice[int | None, int | None, int | None]]"], None
 ]
