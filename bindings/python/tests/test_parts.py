@@ -123,6 +123,33 @@ def test_functions_and_slices_divide(model: Path, arrays: dict[str, Any]) -> Non
     assert memoryview(tensor).nbytes == tensor.nbytes
 
 
+def test_patterns_are_those_of_the_model(model: Path, arrays: dict[str, Any]) -> None:
+    # Neither what is left out nor what an earlier pattern has is unknown.
+    layout = {"layer.?.q.weight": "rows", "layer.0.o.weight": "columns", "*.weight": "rows", "nor[m]": "rows", "*": "columns"}
+    found = dict(dmabuf_dio.iter_tensors(model, only=["norm", "layer.0.o.weight"], shard=(1, 2), split=layout))
+    assert np.array_equal(found["norm"].numpy(), arrays["norm"][50:])
+    assert np.array_equal(found["layer.0.o.weight"].numpy(), arrays["layer.0.o.weight"][:, 4096:])
+    layout = {"*": "rows", "norm": "columns"}
+    found = dict(dmabuf_dio.iter_tensors(model, only=["norm"], shard=(0, 2), split=layout))
+    assert np.array_equal(found["norm"].numpy(), arrays["norm"][:50])
+
+
+def test_a_rule_for_each_tensor_by_its_name_takes_no_search(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "many.safetensors"
+    safetensors.numpy.save_file({f"t{number}": np.arange(4, dtype=np.uint8) for number in range(100)}, path)
+    tried: list[str] = []
+
+    class Pattern:
+        def match(self, name: str) -> bool:
+            tried.append(name)
+            return False
+
+    monkeypatch.setattr("dmabuf_dio._cuts.re.compile", lambda pattern: Pattern())
+    names = {name: "rows" for name in dmabuf_dio.open(path).keys()}
+    found = dict(dmabuf_dio.iter_tensors(path, shard=(1, 2), split=names))
+    assert len(found) == 100 and found["t99"].numpy().tolist() == [2, 3] and not tried
+
+
 @pytest.mark.parametrize(
     ("match", "options"),
     [
@@ -139,7 +166,29 @@ def test_functions_and_slices_divide(model: Path, arrays: dict[str, Any]) -> Non
         ("sizes and slices", {"shard": (0, 2), "split": {"norm": (0, [40, slice(50)])}}),
         ("a step", {"shard": (0, 2), "split": {"norm": (0, [slice(0, 10, 2)])}}),
         ("follow", {"shard": (0, 2), "split": {"norm": (0, [slice(5, 10), slice(0, 5)])}}),
+        ("neither sizes nor slices", {"shard": (0, 2), "split": {"norm": (0, [])}}),
+        ("no such sections", {"shard": (0, 2), "split": {"norm": (0, [-8, 108])}}),
+        ("no such sections", {"shard": (0, 2), "split": {"norm": (0, [1 << 65])}}),
+        ("from 0", {"shard": (-1, 2), "split": {}}),
+        ("from 0", {"shard": [0, 2], "split": {}}),
+        ("from 0", {"shard": 3, "split": {}}),
     ],
 )
 def test_what_cannot_be_divided_is_refused(model: Path, match: str, options: dict[str, Any]) -> None:
-    refused(ValueError, match.replace("*", r"\*"), dmabuf_dio.iter_tensors, model, **options)
+    error = refused(ValueError, match.replace("*", r"\*"), dmabuf_dio.iter_tensors, model, **options)
+    said = "needs both" in match or "from 0" in match or "diagonals" in match
+    assert said or len(error.__notes__) == 1, "what to do"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [["rows", [50, 50]], ("rows",), ("rows", 100), ("rows", slice(50)), 0.5, (0, [None]), (0, [0.5]), (0, [slice("a")])],
+    ids=repr,
+)
+def test_what_is_no_rule_is_refused(model: Path, rule: Any) -> None:
+    for split in ({"norm": rule}, lambda name, shape: rule):
+        error = refused(TypeError, "split= has no rule", dmabuf_dio.iter_tensors, model, shard=(0, 2), split=split)
+        assert "a rule is" in error.__notes__[0]
+    for wrong in ("rows", [("*", "rows")], rule):
+        error = refused(TypeError, "neither a dict nor", dmabuf_dio.iter_tensors, model, shard=(0, 2), split=wrong)
+        assert "PATTERN" in error.__notes__[0]

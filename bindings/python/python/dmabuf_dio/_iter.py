@@ -38,7 +38,8 @@ def iter_tensors(
     for tensors that no pattern matches. Each rank gets as many elements; `(dimension, [SIZE, ...])` divides each of
     several tensors that were joined, and `(dimension, [slice(START, STOP), ...])` names the elements.
 
-    Raises KeyError for a name that the model does not have, ValueError for what cannot be divided, and what a load raises.
+    Raises KeyError for a name that the model does not have, ValueError for what cannot be divided, TypeError
+    for what is no rule, and what a load raises.
     """
     model = path if isinstance(path, Model) else Model(path)
     position = {name: number for number, name in enumerate(model.keys())}
@@ -54,6 +55,8 @@ def iter_tensors(
         return _tensors(_Reader(model, window), numbers)
     if shard is None or split is None:
         raise ValueError("a rank's part of a model needs both: shard=(rank, world) and split=")
+    if not isinstance(shard, tuple) or len(shard) != 2 or shard[0] < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"shard={shard!r} is invalid: pass the rank, from 0, and the number of ranks: shard=(0, 2)")
     return _tensors(_Reader(model, window, shard, cuts(model, numbers, split)), list(range(len(numbers))))
 
 
