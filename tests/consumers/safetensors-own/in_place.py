@@ -18,9 +18,9 @@ opened = []
 
 
 class Counted(_safe_open.Lazy):
-    def __init__(self, model, shares):
+    def __init__(self, model, *settings):
         opened.append(model)
-        super().__init__(model, shares)
+        super().__init__(model, *settings)
 
 
 def pytest_configure(config):
