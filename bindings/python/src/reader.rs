@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_tensors::{Error, Model, Part, Reader as Shared, Shard, Split, Tensor, View};
@@ -43,6 +44,8 @@ pub(crate) struct Reader {
     window: Option<u64>,
     /// With the number of forks before it was made: a child has none of its threads.
     shared: Lock<(u32, Arc<Shared>)>,
+    /// Bytes of the tensors that are announced.
+    announced: Arc<AtomicU64>,
 }
 
 impl Reader {
@@ -133,7 +136,7 @@ impl Reader {
         };
         let (shared, parts) = made().map_err(|error| raise_tensors(py, &error))?;
         let shared = Lock::new((lock::generation(), Arc::new(shared)));
-        Ok(Self { model, parts, window, shared })
+        Ok(Self { model, parts, window, shared, announced: Arc::default() })
     }
 
     /// A tensor by its place among `keys()`, and its bytes, which nothing else refers to: what the
@@ -149,6 +152,8 @@ impl Reader {
         let info = TensorInfo::of(py, tensor)?;
         if !shared.has(number) {
             let most = match shared.follows(number) {
+                // With others that were announced, whatever the order of requests.
+                _ if self.announced.load(Ordering::Relaxed) >= WORTH_A_LOAD => ALONE,
                 None => WORTH_A_LOAD_ALONE,
                 Some(row) if row < WORTH_A_LOAD => WORTH_A_LOAD,
                 Some(_) => ALONE,
@@ -227,7 +232,11 @@ impl Reader {
         for &number in &numbers {
             shared.want(number);
         }
-        Wanted { generation: lock::generation(), shared: Some(shared), numbers }
+        let tensors = numbers.iter().filter_map(|&number| shared.tensors().get(number));
+        let bytes = tensors.map(Tensor::len).sum();
+        self.announced.fetch_add(bytes, Ordering::Relaxed);
+        let announced = Arc::clone(&self.announced);
+        Wanted { generation: lock::generation(), shared: Some(shared), numbers, bytes, announced }
     }
 
     /// What was read so far, in bytes.
@@ -255,10 +264,13 @@ pub(crate) struct Wanted {
     /// Taken when the object goes.
     shared: Option<Arc<Shared>>,
     numbers: Vec<usize>,
+    bytes: u64,
+    announced: Arc<AtomicU64>,
 }
 
 impl Drop for Wanted {
     fn drop(&mut self) {
+        self.announced.fetch_sub(self.bytes, Ordering::Relaxed);
         let Some(shared) = self.shared.take() else { return };
         if self.generation == lock::generation() {
             for &number in &self.numbers {

@@ -121,6 +121,19 @@ def test_in_the_order_of_the_file_few_loads_read_ahead(many: tuple[Path, dict[st
         assert report["reads"] < 20
 
 
+def test_announced_tensors_are_loaded_in_any_order(many: tuple[Path, dict[str, Any]]) -> None:
+    """As transformers requests them: layer 2 after layer 1, in the file behind layers 10 to 19."""
+    path, arrays = many
+    drop_cache(path)
+    with dmabuf_dio.safe_open(path, "np", window=64 << 20) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}
+        for name in sorted(slices, key=lambda name: (int(name) % 10, name)):
+            assert np.array_equal(slices[name][...], arrays[name])
+        report = file.report()
+    assert report["read"] == report["requested"] == sum(array.nbytes for array in arrays.values())
+    assert report["dropped"] == 0
+
+
 def test_out_of_order_nothing_else_is_loaded(many: tuple[Path, dict[str, Any]]) -> None:
     path, arrays = many
     drop_cache(path)
@@ -160,7 +173,7 @@ def test_slices_that_exist_are_read_ahead(many: tuple[Path, dict[str, Any]]) -> 
                 assert np.array_equal(array, arrays[name])
         report = file.report()
         # Between them are tensors that are not used: a load reads them if it reads on behind them.
-        assert report["read"] <= 2.1 * report["requested"] and report["reads"] < 40, report
+        assert report["read"] <= 2.1 * report["requested"] and report["reads"] <= 2.1 * len(slices), report
 
 
 def test_tensors_whose_rows_were_used_are_not_read_ahead(folder: Path) -> None:
