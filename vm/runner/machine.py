@@ -24,7 +24,7 @@ def command(options, kernel, root, directory, initramfs, log, channels, host_pro
         # Kill QEMU when we exit for any reason.
         need("setpriv"), "--pdeathsig", "KILL", *confine(host_processor),
         need(arch.emulator), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-machine", machine, "-m", str(options.memory), *processor(options, kernel),
+        "-machine", machine, "-m", str(options.memory), *processor(options, kernel), *nodes(options),
         "-kernel", kernel.image, "-initrd", initramfs,
         "-append", " ".join(kernel_arguments(options, kernel)),
         "-serial", f"file:{log}",
@@ -32,7 +32,7 @@ def command(options, kernel, root, directory, initramfs, log, channels, host_pro
     if options.reserved_memory or options.non_coherent:
         tree = directory / "device-tree"
         device_tree.write(tree, arch.emulator, machine,
-                          ["-m", options.memory, *processor(options, kernel)])
+                          ["-m", options.memory, *processor(options, kernel), *nodes(options)])
         if options.reserved_memory:
             device_tree.reserve_memory(tree)
         if options.non_coherent:
@@ -62,10 +62,27 @@ def processor(options, kernel):
     if options.icount:
         return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", *model, "-smp", "1"]
     if not emulated(options, kernel):
-        return ["-accel", "kvm", "-cpu", "host", "-smp", str(options.cpus)]
+        return ["-accel", "kvm", "-cpu", "host", "-smp", processors(options)]
     # One thread for all processors: with one each, QEMU 7.2 lets a processor run code that
     # another has just patched, and the kernel occasionally dies of a breakpoint while booting.
-    return ["-accel", "tcg,thread=single", *model, "-smp", str(options.cpus)]
+    return ["-accel", "tcg,thread=single", *model, "-smp", processors(options)]
+
+
+def processors(options):
+    # Those of a socket share a cache, which no two nodes do.
+    return str(options.cpus) + (f",sockets={options.cpus}" if options.numa > 1 else "")
+
+
+def nodes(options):
+    """NUMA nodes with equal memory. One has no processor if there are too few."""
+    if options.numa == 1:
+        return []
+    arguments = []
+    for node in range(options.numa):
+        processors = "".join(f",cpus={number}" for number in range(node, options.cpus, options.numa))
+        arguments += ["-object", f"memory-backend-ram,id=node{node},size={options.memory // options.numa}M",
+                      "-numa", f"node,nodeid={node},memdev=node{node}{processors}"]
+    return arguments
 
 
 def emulated(options, kernel):

@@ -12,6 +12,7 @@ examples:
   vm/run --kernel 7.3 --fs xfs --device virtio -- sh -c 'dd if=/dev/zero of=x bs=1M count=64'
   vm/run --kernel 7.3-debug --iommu -- build/tests-guest/read-whole
   vm/run --arch arm64 --kernel 7.3-16k -- getconf PAGESIZE
+  vm/run --kernel 7.3 --numa 2 -- cat /sys/devices/system/node/has_memory
   vm/run --kernel 6.12 --put README.md -- sha256sum README.md
 
 The command sees this machine's files read-only, starts in a fresh file system on
@@ -47,6 +48,8 @@ def parse(arguments):
         help="with --icount: write the instructions per function to FILE")
     add("--memory", type=positive, default=2048, metavar="MIB", help="default: 2048")
     add("--cpus", type=positive, metavar="N", help="default: 2, or 1 where the host has one")
+    add("--numa", type=positive, default=1, metavar="N",
+        help="NUMA nodes, among which the memory and the processors are divided (default: 1)")
     add("--disk", type=positive, default=12, metavar="GIB",
         help="size of the data disk, a sparse file (default: 12)")
     add("--raw-disks", type=positive, default=1, metavar="N",
@@ -86,6 +89,8 @@ def parse(arguments):
         parser.error("--icount counts on one processor: leave out --cpus")
     if options.profile and not options.icount:
         parser.error("--profile counts instructions: add --icount")
+    if options.memory % options.numa:
+        parser.error(f"--memory {options.memory} cannot be divided by --numa {options.numa}")
     options.command = command
     options.cpus = 1 if options.icount else options.cpus or min(2, os.cpu_count() or 1)
     return options
