@@ -14,6 +14,7 @@
 //! | [`v4l2`] | capture devices of V4L2, with dma-bufs as frames |
 //! | [`functionfs`] | endpoints of a USB function, which accept dma-bufs |
 //! | [`cachestat`] | `cachestat(2)`: how much of a file is in the page cache |
+//! | [`mempolicy`] | `mbind(2)` and its like: the NUMA nodes that memory is on |
 //!
 //! Every call borrows its file descriptors and returns owned ones. Errors are the kernel's
 //! numbers, as [`Errno`]. All lengths and offsets are in bytes. Layouts are checked at build time,
@@ -27,6 +28,7 @@ pub mod dmabuf;
 pub mod functionfs;
 pub mod heap;
 pub mod iio;
+pub mod mempolicy;
 pub mod sync_file;
 pub mod udmabuf;
 pub mod v4l2;
