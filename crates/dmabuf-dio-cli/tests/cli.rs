@@ -149,7 +149,7 @@ fn schema_of_load_is_stable() {
     let report = ok(["load", text(&path), "--json", "--verify", "--offset", "5000"]);
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let expected = "backend buffer buffer_length bytes copied_bytes cpu_seconds data_offset dma \
-        evidence file gb_per_second huge_bytes mode notes offset operation \
+        evidence file gb_per_second huge_bytes locked mode nodes notes numa offset operation \
         page_cache_grown page_size refusals schema seconds segments storage_bytes verify";
     assert_eq!(keys(&report), expected);
     assert_eq!(report["schema"], 1);
@@ -285,7 +285,7 @@ fn schema_of_save_is_stable() {
     let report = ok([&["load", text(&path), "--quiet", "--"][..], &save].concat());
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let expected = "backend buf_offset buffer buffer_length bytes copied_bytes cpu_seconds dma \
-        evidence file gb_per_second huge_bytes mode notes operation page_cache_grown \
+        evidence file gb_per_second huge_bytes locked mode nodes notes numa operation page_cache_grown \
         page_size refusals schema seconds segments storage_bytes";
     assert_eq!(keys(&report), expected);
 }

@@ -28,7 +28,7 @@
 //! | | |
 //! |---|---|
 //! | [`Loader`], [`Saver`] | load a file into a buffer, save a buffer or a reader to a file |
-//! | [`Buffer`], [`Kind`] | memory with the content: a dma-buf, a memfd, both, or private |
+//! | [`Buffer`], [`Kind`], [`Numa`] | memory with the content: a dma-buf, a memfd, both, or private, and its place |
 //! | [`DmaBuf`], [`Map`], [`MapMut`] | what devices import, and views of the content |
 //! | [`Report`], [`Refusal`] | how the data was transferred, and why a backend was not available |
 //! | [`Progress`], [`CancelToken`] | watching a transfer, and stopping it |
@@ -69,6 +69,7 @@ mod known;
 mod limit;
 mod load;
 mod memory;
+mod numa;
 mod one_by_one;
 mod options;
 mod refusal;
@@ -90,6 +91,7 @@ pub use file::dma::{Dma, Mapped};
 pub use kind::{Kind, UnknownKind};
 pub use load::Loader;
 pub use memory::sizes::PageSizes;
+pub use numa::{Numa, UnknownNuma};
 pub use one_by_one::OneByOne;
 pub use options::Options;
 pub use report::{Mode, Report};

@@ -8,14 +8,18 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::backend::udmabuf;
 use crate::buffer::Buffer;
-use crate::buffer::shared::check_range;
+use crate::buffer::shared::{Shared, check_range};
 use crate::choose::table;
 use crate::choose::{self, Run, choose};
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};
+use crate::fd::is_tmpfs;
 use crate::file::{self, File, Spec};
 use crate::kind::Kind;
+use crate::memory::Mapping;
+use crate::memory::place::Place;
+use crate::numa::Numa;
 use crate::options::{Options, option_methods};
 use crate::report::Report;
 use crate::transfer::layout::Layout;
@@ -102,9 +106,33 @@ impl<'f> Loader<'f> {
     /// Whether to try for huge pages in memory that the library allocates itself: a memfd, the
     /// memfd under a udmabuf, and private memory. Default: true. The kernel
     /// chooses the pages of other dma-bufs.
+    ///
+    /// Reserved huge pages are for memfds only. In private memory, a write after `fork(2)` needs a further page,
+    /// and where none is left the kernel takes it from the child, which ends by `SIGBUS` (seen on Linux 7.3).
     #[must_use]
     pub fn huge_pages(mut self, huge: bool) -> Self {
         self.options.huge_pages = huge;
+        self
+    }
+
+    /// The NUMA nodes of the memory of a new buffer; default, and `None`: the policy of the threads that touch it
+    /// first ([`Report::nodes`] says where it then is, if this was set). A CMA heap's memory is where the region is.
+    #[must_use]
+    pub fn numa(mut self, numa: impl Into<Option<Numa>>) -> Self {
+        self.options.numa = numa.into();
+        self
+    }
+
+    /// Whether to lock the memory of a new buffer, so that it is never swapped out: mlock(2). Default: false. It
+    /// counts towards `RLIMIT_MEMLOCK` of this process, unless that has `CAP_IPC_LOCK`.
+    ///
+    /// The lock of a memfd lasts as long as this process, and the [`Buffer`] or one of its clones in it: neither
+    /// [`into_fd`](Buffer::into_fd) nor another process keeps it, nor does a program that takes the place of this
+    /// one (`execve(2)`). A child of `fork(2)` has no lock of its own. Dma-bufs and reserved huge
+    /// pages are never swapped out: nothing is locked for them.
+    #[must_use]
+    pub fn lock(mut self, lock: bool) -> Self {
+        self.options.lock = lock;
         self
     }
 
@@ -135,8 +163,8 @@ impl<'f> Loader<'f> {
     /// On any error except [`Error::InFlight`] the buffer is freed. [`Error::Open`];
     /// [`Error::Access`]; [`Error::NotAFile`]; [`Error::EmptyFile`] and [`Error::EmptyRange`];
     /// [`Error::ShortFile`], also if the file is truncated during the load;
-    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::NoMemory`]; [`Error::Transfer`], for
-    /// example with `EIO`; [`Error::Cancelled`]; [`Error::NoProc`] for a file in memory;
+    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Node`]; [`Error::NoMemory`];
+    /// [`Error::Lock`]; [`Error::Transfer`], for example with `EIO`; [`Error::Cancelled`]; [`Error::NoProc`] for a file in memory;
     /// [`Error::Unavailable`] if the selected backend is not available, or no backend can create a
     /// dma-buf and nothing else was allowed.
     pub fn load(&self) -> Result<Buffer> {
@@ -160,16 +188,19 @@ impl<'f> Loader<'f> {
         })
         .map_err(no_dma_buf)?;
         let (buf, mut report) = Run::by(before, chosen).report(&task, |buf| Some(buf.kind()));
+        report.numa = self.options.numa;
+        let lock = if self.options.lock { keep(&buf, &mut report)? } else { None };
         let buffer = if self.options.kind == Kind::File {
             debug_assert_eq!((data_offset, buf.len()), (0, length));
             report.buffer = Some(Kind::File);
             // Created last: pages cannot be collapsed into huge ones once they are pinned.
-            let dma_buf = udmabuf::over(&buf);
+            let dma_buf = udmabuf::over(&buf, Place::of(self.options.numa)?.as_ref());
             Buffer::file(buf, dma_buf.map_err(|attempt| attempt.into_refusal(Backend::Udmabuf)))
         } else {
             Buffer::from(buf)
         };
-        Ok(buffer.with_range(data_offset..data_offset + length).with_report(report))
+        let range = data_offset..data_offset + length;
+        Ok(buffer.with_range(range).with_report(report).with_lock(lock))
     }
 
     /// Loads into memory of this process.
@@ -185,7 +216,9 @@ impl<'f> Loader<'f> {
         let before = choose::before(&task);
         let loaded = private::load(&task, layout)?;
         check_end(&task)?;
-        let (mapping, report) = Run::alone(before, loaded).report(&task, |_| Some(Kind::Private));
+        let (mapping, mut report) =
+            Run::alone(before, loaded).report(&task, |_| Some(Kind::Private));
+        (report.numa, report.locked) = (self.options.numa, self.options.lock);
         Ok(Buffer::private(mapping).with_range(range).with_report(report))
     }
 
@@ -308,6 +341,17 @@ impl<'f> Loader<'f> {
         };
         Ok((file, length))
     }
+}
+
+/// Keeps the pages of a new buffer in memory: a mapping that locks them, if they can be swapped out.
+fn keep(buf: &Shared, report: &mut Report) -> Result<Option<Mapping>> {
+    report.locked = true;
+    if !buf.is_dma_buf() && is_tmpfs(buf.as_fd()) {
+        return Mapping::locked(buf.as_fd(), buf.len()).map(Some);
+    }
+    let what = if buf.is_dma_buf() { "the pages of a dma-buf" } else { "reserved huge pages" };
+    report.notes.push(format!("nothing had to be locked: {what} are never swapped out"));
+    Ok(None)
 }
 
 /// A memfd can always be created, so if no backend is available, a dma-buf was requested.

@@ -5,6 +5,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::memory::page::page_size;
+use crate::numa::Numa;
 
 const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;
@@ -29,6 +30,10 @@ pub struct Options {
     pub direct: bool,
     /// Whether a load tries for huge pages.
     pub huge_pages: bool,
+    /// The NUMA nodes of the buffer that a load creates; other transfers ignore it.
+    pub numa: Option<Numa>,
+    /// Whether the buffer that a load creates is locked in memory; other transfers ignore it.
+    pub lock: bool,
 }
 
 impl Default for Options {
@@ -41,6 +46,8 @@ impl Default for Options {
             allocation_step: None,
             direct: true,
             huge_pages: true,
+            numa: None,
+            lock: false,
         }
     }
 }
@@ -163,11 +170,20 @@ mod tests {
 
     #[test]
     fn default_options_leave_everything_unset() {
-        let Options { backend, kind, block_size, queue_depth, allocation_step, direct, huge_pages } =
-            Options::default();
+        let Options {
+            backend,
+            kind,
+            block_size,
+            queue_depth,
+            allocation_step,
+            direct,
+            huge_pages,
+            numa,
+            lock,
+        } = Options::default();
         assert_eq!(kind, Kind::Any);
         assert_eq!((backend, block_size, queue_depth, allocation_step), (None, None, None, None));
-        assert!(direct && huge_pages);
+        assert!(direct && huge_pages && !lock && numa.is_none());
         assert!(Options::default().check().is_ok());
     }
 

@@ -57,14 +57,22 @@ impl Driver for Buffered {
 fn load(task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
     let buf = if kind == Kind::DmaBuf {
-        system_heap::alloc(Backend::Buffered, layout.buffer)?
+        system_heap::alloc_for(task, Backend::Buffered, layout.buffer)?
     } else {
         available::ensure(layout.buffer, Charged::Us)?;
-        memfd::allocate(layout.data_offset + task.length)?
+        task.check_lock(layout.buffer)?;
+        let place = task.place(layout.buffer)?;
+        memfd::allocate(layout.data_offset + task.length, place.as_ref())?
     };
     let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
     move_through(task, &buf, extent)?;
-    Ok(Fresh { buf, moved: Transferred::default() })
+    let mut moved = Transferred::default();
+    if task.options.numa.is_some() {
+        if let Some(mapping) = buf.populated() {
+            task.note_pages(&mut moved, &mapping);
+        }
+    }
+    Ok(Fresh { buf, moved })
 }
 
 /// The note if devices unknown to this backend may have the buffer attached.

@@ -32,7 +32,7 @@ impl Driver for CopyFileRange {
         // Checked first, so that a refusal costs no allocation.
         available(task)?;
         let layout = task.layout()?;
-        let buf = system_heap::alloc(Backend::CopyFileRange, layout.buffer)?;
+        let buf = system_heap::alloc_for(task, Backend::CopyFileRange, layout.buffer)?;
         let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
         let moved = self.transfer(task, &buf, extent)?;
         Ok(Fresh { buf, moved })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system heap reads the file while it allocates the buffer: a heap flag of the patch series.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use dmabuf_dio_sys::heap;
@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::memory::available::{self, Charged};
 use crate::memory::page::page_size;
+use crate::memory::place;
 use crate::probe::sample::Sample;
 use crate::refusal::attempt::Attempt;
 use crate::refusal::{self, SERIES};
@@ -37,7 +38,11 @@ impl Driver for Heap {
             return Err(task.cancelled(0).into());
         }
         let wanted = layout.data_offset + task.length;
-        let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
+        let place = task.place(layout.buffer)?;
+        let call = |file| {
+            let read = || heap::alloc_read_file(device.as_fd(), wanted, file, layout.base);
+            read_file(task, || place::during(place.as_ref(), read))?
+        };
         let mut moved = Transferred { direct: task.length, ..Transferred::default() };
         let mut result = call(task.file.fd())?;
         if !task.file.is_direct() {
@@ -74,21 +79,15 @@ impl Driver for Heap {
 
 /// Makes the call and reports progress from the storage requests of the calling thread. Only a
 /// fatal signal ends the call, so a cancelled call runs to its end.
-fn read_file(
-    task: &Task<'_>,
-    heap: BorrowedFd<'_>,
-    len: u64,
-    file: BorrowedFd<'_>,
-    offset: u64,
-) -> Result<dmabuf_dio_sys::Result<(OwnedFd, u64)>> {
+fn read_file<T: Send>(task: &Task<'_>, read: impl FnOnce() -> T + Send) -> Result<T> {
     if task.is_one_request() {
-        return Ok(heap::alloc_read_file(heap, len, file, offset));
+        return Ok(read());
     }
     let caller = AtomicI32::new(0);
     watched(
         || {
             caller.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-            heap::alloc_read_file(heap, len, file, offset)
+            read()
         },
         || {
             if let Some(asked) = asked_of_storage(caller.load(Ordering::Relaxed)) {

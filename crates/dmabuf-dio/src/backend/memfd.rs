@@ -16,6 +16,7 @@ use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 use crate::memory::page::{huge_page, page_size};
+use crate::memory::place::Place;
 use crate::memory::sizes::PageSizes;
 use crate::refusal;
 use crate::refusal::attempt::Attempt;
@@ -75,16 +76,21 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
     let layout = task.layout()?;
     let ring = refusal::ring_for(backend, task, layout.buffer)?;
     available::ensure(layout.buffer, Charged::Us)?;
+    let place = task.place(layout.buffer)?;
+    let place = place.as_ref();
+    if matches!(purpose, Purpose::Memfd | Purpose::File) {
+        task.check_lock(layout.buffer)?;
+    }
     let len = match purpose {
         Purpose::Memfd | Purpose::File => layout.data_offset + task.length,
         Purpose::Udmabuf | Purpose::PlainUdmabuf => layout.buffer,
     };
     let wanted = task.options.huge_pages;
-    let huge = if wanted { allocate_huge(len, purpose) } else { None };
+    let huge = if wanted { allocate_huge(len, purpose, place)? } else { None };
     // A staging buffer is filled with whole blocks, by a ring or in one request.
     let staged = task.has_whole_blocks(layout) && (ring.is_some() || layout.buffer <= task.chunk());
     let mapped = if huge.is_none() && !staged {
-        let buf = allocate(len)?;
+        let buf = allocate(len, place)?;
         let mapping = map(&buf)?;
         Some((buf, mapping))
     } else {
@@ -94,7 +100,7 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
         let moved = mapped::load(task, ring, &Arc::new(mapping), layout)?;
         (buf, moved)
     } else {
-        let buf = allocate(len)?;
+        let buf = allocate(len, place)?;
         let moved = staged::load(task, ring, &buf, layout)?;
         (buf, moved)
     };
@@ -104,10 +110,15 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
     Ok(Fresh { buf, moved })
 }
 
-/// Creates a memfd of exactly that length.
-pub(super) fn allocate(len: u64) -> Result<Shared> {
-    Shared::memfd_exact(len)
-        .map_err(|errno| Error::Buffer { call: "create", errno: errno.into_errno() })
+/// Creates a memfd of exactly that length, with pages in this place.
+pub(super) fn allocate(len: u64, place: Option<&Place>) -> Result<Shared> {
+    let buf = Shared::memfd_exact(len)
+        .map_err(|errno| Error::Buffer { call: "create", errno: errno.into_errno() })?;
+    if place.is_some() {
+        // The file keeps the place, whoever touches or writes it first: `shmem_set_policy()` in mm/shmem.c.
+        map(&buf)?.put(place)?;
+    }
+    Ok(buf)
 }
 
 /// Maps all pages of a new memfd, with room for its last huge page.
@@ -135,26 +146,46 @@ fn transfer(task: &Task<'_>, buf: &Shared, extent: Extent) -> Result<Transferred
 }
 
 /// Allocates memory in huge pages and maps it; `None` if there is none.
-fn allocate_huge(len: u64, purpose: Purpose) -> Option<(Shared, Mapping)> {
+fn allocate_huge(
+    len: u64,
+    purpose: Purpose,
+    place: Option<&Place>,
+) -> Result<Option<(Shared, Mapping)>> {
     if len < huge_page() {
-        return None;
+        return Ok(None);
     }
     if purpose == Purpose::Udmabuf {
-        if let Ok(reserved) = Shared::memfd_huge(len) {
-            return Some(reserved);
+        if let Some(reserved) = reserved(len, place)? {
+            return Ok(Some(reserved));
         }
     }
     let given = huge::memfds_get_huge_pages();
     let memfd = matches!(purpose, Purpose::Memfd | Purpose::File);
     if given || memfd {
-        let buf = allocate(len).ok()?;
-        let mut mapping = map(&buf).ok()?;
+        let Some((buf, mut mapping)) = new_and_mapped(len) else { return Ok(None) };
+        mapping.put(place)?;
         mapping.advise(true);
         if given || mapping.collapse() {
-            return Some((buf, mapping));
+            return Ok(Some((buf, mapping)));
         }
     }
-    if purpose == Purpose::Memfd { Shared::memfd_huge(len).ok() } else { None }
+    if purpose == Purpose::Memfd { reserved(len, place) } else { Ok(None) }
+}
+
+fn new_and_mapped(len: u64) -> Option<(Shared, Mapping)> {
+    let buf = allocate(len, None).ok()?;
+    let mapping = map(&buf).ok()?;
+    Some((buf, mapping))
+}
+
+/// Memory in reserved huge pages, mapped; `None` if there are not enough.
+fn reserved(len: u64, place: Option<&Place>) -> Result<Option<(Shared, Mapping)>> {
+    if !place.is_none_or(|place| place.has_reserved(len)) {
+        return Ok(None);
+    }
+    let Ok((buf, mut mapping)) = Shared::memfd_huge(len) else { return Ok(None) };
+    mapping.put(place)?;
+    Ok(Some((buf, mapping)))
 }
 
 #[cfg(test)]
@@ -177,7 +208,7 @@ mod tests {
             (huge_page() - page_size(), huge_page() - page_size()),
             (3 * huge_page() + 1, 4 * huge_page()),
         ] {
-            let buf = allocate(len).expect("a memfd");
+            let buf = allocate(len, None).expect("a memfd");
             let mapping = map(&buf).expect("mapped");
             mapping.advise(true);
             assert_eq!(mapping.len(), len.next_multiple_of(page_size()));
@@ -187,9 +218,11 @@ mod tests {
 
     #[test]
     fn huge_allocation_matches_what_memfds_get() {
+        let allocate_huge = |len, purpose| allocate_huge(len, purpose, None).expect("allocated");
         assert!(allocate_huge(huge_page() - 1, Purpose::Memfd).is_none());
         let given = huge::memfds_get_huge_pages();
-        let collapsed = map(&allocate(huge_page()).expect("a memfd")).expect("mapped").collapse();
+        let collapsed =
+            map(&allocate(huge_page(), None).expect("a memfd")).expect("mapped").collapse();
         for (purpose, can) in [
             (Purpose::Memfd, given || collapsed),
             (Purpose::File, given || collapsed),

@@ -16,7 +16,7 @@ use crate::file::File;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
 use crate::lend::{self, Attached, Context, LendError, MoveError, NotLent};
-use crate::memory::available;
+use crate::memory::{available, place};
 use crate::refusal;
 use crate::refusal::attempt::Attempt;
 use crate::threads;
@@ -49,8 +49,11 @@ impl Driver for Module {
             ..Load::default()
         };
         let is_cancelled = || task.watch.is_cancelled();
-        let call =
-            |request: &mut Load| watched(task, &context, || context.load(request, is_cancelled));
+        let place = task.place(layout.buffer)?;
+        let call = |request: &mut Load| -> Result<_, Error> {
+            let load = || context.load(request, is_cancelled);
+            watched(task, &context, || place::during(place.as_ref(), load))?
+        };
         let mut result = call(&mut request)?;
         if matches!(result, Err(Errno::INVAL)) && request.align != 0 && task.file.is_direct() {
             notes.push(alignment_note(task, request.align));

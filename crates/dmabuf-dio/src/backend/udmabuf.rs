@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::kind::Kind;
 use crate::known::Known;
 use crate::memory::page::{huge_page, page_size};
+use crate::memory::place::Place;
 use crate::refusal;
 use crate::refusal::attempt::Attempt;
 use crate::refusal::node::Node;
@@ -91,7 +92,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
 ///
 /// The kernel takes whole pages only, and no page beyond the end of the memfd. The bytes in a partial
 /// last page are therefore copied to a page of their own, which ends in zeros.
-pub(crate) fn over(memfd: &Shared) -> Result<Shared, Attempt> {
+pub(crate) fn over(memfd: &Shared, place: Option<&Place>) -> Result<Shared, Attempt> {
     let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
     let tail = memfd.len() % page_size();
     let whole = memfd.len() - tail;
@@ -101,7 +102,7 @@ pub(crate) fn over(memfd: &Shared) -> Result<Shared, Attempt> {
     if tail == 0 {
         return make(device.as_fd(), memfd);
     }
-    let last = last_page(memfd, whole, tail)?;
+    let last = last_page(memfd, whole, tail, place)?;
     let last = Part { memfd: last.as_fd(), range: 0..page_size() };
     let fd = if whole == 0 {
         udmabuf::create_list(device.as_fd(), [last])
@@ -114,12 +115,12 @@ pub(crate) fn over(memfd: &Shared) -> Result<Shared, Attempt> {
 }
 
 /// A memfd of one page with the last bytes of another.
-fn last_page(memfd: &Shared, offset: u64, len: u64) -> Result<Shared> {
+fn last_page(file: &Shared, offset: u64, len: u64, place: Option<&Place>) -> Result<Shared> {
     let mut bytes = vec![0; len as usize];
-    let view = memfd.map()?;
+    let view = file.map()?;
     view.read_at(offset, &mut bytes)?;
     view.finish()?;
-    let mut page = Shared::memfd(page_size())?;
+    let mut page = memfd::allocate(page_size(), place)?;
     let mut view = page.map_mut()?;
     view.write_at(0, &bytes)?;
     view.finish()?;

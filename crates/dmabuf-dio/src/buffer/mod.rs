@@ -46,6 +46,8 @@ pub struct Buffer {
     /// The range of the content.
     range: Range<u64>,
     report: Option<Box<Report>>,
+    /// What keeps a memfd's pages in memory.
+    lock: Option<Arc<Mapping>>,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,7 @@ enum Memory {
 
 impl Buffer {
     fn whole(memory: Memory, len: u64) -> Self {
-        Self { memory, range: 0..len, report: None }
+        Self { memory, range: 0..len, report: None, lock: None }
     }
 
     /// A memfd with the content of a file, and a dma-buf over its pages or why there is none.
@@ -97,6 +99,12 @@ impl Buffer {
             }
             _ => Err(Error::NoParts),
         }
+    }
+
+    /// Keeps a mapping that locks the pages.
+    pub(crate) fn with_lock(mut self, lock: Option<Mapping>) -> Self {
+        self.lock = lock.map(Arc::new);
+        self
     }
 
     pub(crate) fn with_range(mut self, range: Range<u64>) -> Self {
@@ -515,7 +523,8 @@ impl Buffer {
             Memory::File(memfd, Err(why)) => Memory::File(memfd.try_clone()?, Err(why.clone())),
             Memory::Private(_) => return Err(Error::NoDescriptor),
         };
-        Ok(Self { memory, range: self.range.clone(), report: self.report.clone() })
+        let (range, report) = (self.range.clone(), self.report.clone());
+        Ok(Self { memory, range, report, lock: self.lock.clone() })
     }
 
     /// Checks that `length` bytes at byte `offset` lie within the buffer.

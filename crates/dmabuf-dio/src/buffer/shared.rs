@@ -179,12 +179,17 @@ impl Shared {
     ///
     /// Touches every page, which allocates those that the memfd does not have yet.
     pub(crate) fn page_sizes(&self) -> Option<PageSizes> {
+        PageSizes::of(&self.populated()?)
+    }
+
+    /// A memfd's mapping with all its pages. `None` for a dma-buf, and if the pages cannot be allocated.
+    pub(crate) fn populated(&self) -> Option<Mapping> {
         if self.is_dma_buf() {
             return None;
         }
         let mapping = self.mapping(false).ok()?;
         mapping.populate(0, self.len, false).ok()?;
-        PageSizes::of(&mapping)
+        Some(mapping)
     }
 
     /// Seals a memfd permanently against writing (`F_SEAL_WRITE` in fcntl(2)): its content can

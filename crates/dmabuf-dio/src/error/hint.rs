@@ -38,6 +38,8 @@ pub enum Hint {
         /// The valid values.
         need: &'static str,
     },
+    /// Choose other nodes of memory: these have some.
+    Nodes(Vec<u32>),
     /// Give a gather more spare bytes: as many as its `room` says.
     SpareBytes,
     /// List the names of a model's tensors.
@@ -104,6 +106,10 @@ impl Hint {
                 )
             }
             Self::Setting { name, need } => format!("choose another {}: {need}", set(name)),
+            Self::Nodes(nodes) => {
+                let nodes: Vec<_> = nodes.iter().map(u32::to_string).collect();
+                format!("choose another {}: one of the nodes {}", set("numa"), nodes.join(", "))
+            }
             Self::SpareBytes => format!(
                 "set more spare bytes, or align the piece: {} returns how many it needs",
                 words.room
@@ -160,6 +166,7 @@ mod tests {
                 "another queue_depth: 1",
                 "another --queue-depth: 1",
             ),
+            (Hint::Nodes(vec![0, 2]), "another numa: one of the nodes 0, 2", "another --numa: one"),
             (Hint::SpareBytes, "Gatherer::room", "Gatherer::room"),
             (Hint::TensorNames, "Model::tensors", "Model::tensors"),
             ("do this".into(), "do this", "do this"),

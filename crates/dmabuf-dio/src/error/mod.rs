@@ -233,6 +233,28 @@ pub enum Error {
         reserve: Option<u64>,
     },
 
+    /// The node does not exist, or has no memory that this process may use.
+    #[error("node {node} has no memory that this process may use")]
+    Node {
+        /// Its number.
+        node: u32,
+        /// The numbers of those that have.
+        nodes: Vec<u32>,
+    },
+
+    /// The buffer's memory cannot be locked: mlock(2).
+    #[error("{length} bytes of memory cannot be locked{}: {errno}", locked_text(*limit))]
+    Lock {
+        /// Bytes to lock.
+        length: u64,
+        /// Bytes that this process may lock in all (`RLIMIT_MEMLOCK`), if that is limited. It does not hold for
+        /// processes with `CAP_IPC_LOCK`.
+        limit: Option<u64>,
+        /// `ENOMEM` or `EPERM`: the limit.
+        #[source]
+        errno: Errno,
+    },
+
     /// The buffer cannot be split as requested: [`Buffer::into_parts`](crate::Buffer::into_parts).
     #[error("the buffer cannot be split into these parts")]
     NoParts,
@@ -383,6 +405,10 @@ fn available_text(available: Option<u64>, reserve: Option<u64>) -> String {
         ),
         (None, _) => String::new(),
     }
+}
+
+fn locked_text(limit: Option<u64>) -> String {
+    limit.map_or_else(String::new, |bytes| format!(" (RLIMIT_MEMLOCK is {bytes})"))
 }
 
 fn not_a_dma_buf_text(kind: Kind, why: Option<&Refusal>) -> String {

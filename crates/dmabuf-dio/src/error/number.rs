@@ -50,6 +50,7 @@ impl Error {
             | Self::Buffer { errno, .. }
             | Self::Thread { errno }
             | Self::Heap { errno, .. }
+            | Self::Lock { errno, .. }
             | Self::OldFileGone { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),

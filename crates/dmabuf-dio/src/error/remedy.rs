@@ -72,6 +72,8 @@ impl Error {
             }
             Self::NoMemory { reserve: Some(_), .. } => Hint::RangesOrReserve,
             Self::NoMemory { .. } => Hint::Ranges("free memory"),
+            Self::Node { nodes, .. } => Hint::Nodes(nodes.clone()),
+            Self::Lock { limit, errno, .. } => lock_hint(*limit, *errno),
             Self::NoParts => {
                 "split private memory that was loaded, once, into ascending ranges of at least a byte".into()
             }
@@ -85,12 +87,7 @@ impl Error {
             Self::NotADmaBuf { why: Some(why), .. } => why.remedy.clone().unwrap_or_default().into(),
             Self::NotADmaBuf { why: None, .. } => Hint::WithDmaBuf,
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
-            Self::Buffer { call: "create", errno } if is_blocked(*errno) => {
-                "allow the system calls memfd_create, ftruncate and fcntl, for example in the seccomp profile of \
-                 the container"
-                    .into()
-            }
-            Self::Buffer { errno, .. } => buffer_hint(*errno),
+            Self::Buffer { call, errno } => buffer_hint(call, *errno),
             Self::NoProc => {
                 "mount it: mount -t proc proc /proc; or load into a buffer, which has a descriptor".into()
             }
@@ -184,8 +181,28 @@ fn thread_hint(errno: Errno) -> &'static str {
     "raise the limits: ulimit -u, and pids.max of the control group"
 }
 
-fn buffer_hint(errno: Errno) -> Hint {
+fn lock_hint(limit: Option<u64>, errno: Errno) -> Hint {
+    match (errno.raw(), limit) {
+        (libc::ENOSYS, _) => BLOCKED.into(),
+        (libc::ENOMEM | libc::EAGAIN, None) => {
+            Hint::Ranges("free memory, or raise vm.max_map_count")
+        }
+        _ => "raise the limit on locked memory: ulimit -l; LimitMEMLOCK= in the unit of a systemd service; docker \
+              run --ulimit memlock=-1"
+            .into(),
+    }
+}
+
+fn buffer_hint(call: &str, errno: Errno) -> Hint {
     let step = match errno.raw() {
+        _ if call == "create" && is_blocked(errno) => {
+            "allow the system calls memfd_create, ftruncate and fcntl, for example in the seccomp profile of the \
+             container"
+        }
+        _ if call == "place" && is_blocked(errno) => {
+            "allow the system calls get_mempolicy, set_mempolicy, mbind and getcpu, for example in the seccomp \
+             profile of the container: docker run --cap-add SYS_NICE"
+        }
         libc::ENOMEM => "free memory, or raise vm.max_map_count",
         libc::EACCES => "the descriptor's access mode does not allow it",
         libc::EPERM => {

@@ -3,7 +3,9 @@
 
 pub(crate) mod available;
 pub(crate) mod huge;
+pub(crate) mod lock;
 pub(crate) mod page;
+pub(crate) mod place;
 pub(crate) mod sizes;
 
 mod io;
@@ -43,6 +45,8 @@ pub struct Mapping {
     lasting: bool,
     /// Whether huge pages must be made by collapsing small ones.
     collapse: bool,
+    /// Over how many nodes huge pages that are made so are spread in turn.
+    turns: u64,
 }
 
 /// How the memory is released.
@@ -64,22 +68,28 @@ impl Mapping {
     /// Maps the first `len` bytes of a file, aligned for huge pages. Anyone with the file may take
     /// the pages away, unless [`lasting`](Self::lasting) says otherwise.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
-        Self::of_file(fd, len, len, writable)
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        Self::of_file(fd, len, len, prot, MapFlags::SHARED)
     }
 
     /// Maps the first `len` bytes of a memfd for writing. The last huge page is mapped as a whole,
     /// so that it can exist; nothing may be stored beyond the memfd's last page.
     pub(crate) fn in_huge_pages(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
         let whole = round_up(len, huge_page()).ok_or(map_error(rustix::io::Errno::OVERFLOW))?;
-        Self::of_file(fd, len, whole, true)
+        Self::of_file(fd, len, whole, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
     }
 
-    fn of_file(fd: BorrowedFd<'_>, len: u64, mapped: u64, writable: bool) -> Result<Self> {
-        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+    fn of_file(
+        fd: BorrowedFd<'_>,
+        len: u64,
+        mapped: u64,
+        prot: ProtFlags,
+        sharing: MapFlags,
+    ) -> Result<Self> {
         let size = mappable(mapped)?;
         let map = |hint: *mut c_void, flags| {
             // SAFETY: requests new address space: `FIXED_NOREPLACE` replaces no mapping.
-            unsafe { mm::mmap(hint, size, prot, MapFlags::SHARED | flags, fd, 0) }
+            unsafe { mm::mmap(hint, size, prot, sharing | flags, fd, 0) }
         };
         let mut start = Err(rustix::io::Errno::EXIST);
         for _ in 0..if mapped < huge_page() { 0 } else { ALIGN_TRIES } {
@@ -123,13 +133,18 @@ impl Mapping {
     /// Private memory, by a mapping or by `allocate`, which gets a layout that is not empty.
     fn private(len: u64, allocate: fn(Layout) -> *mut u8) -> Result<Self> {
         if len >= WORTH_MAPPING {
-            return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
+            return Self::mapped(len);
         }
         let layout = Layout::from_size_align(mappable(len.max(1))?, page_size() as usize)
             .map_err(|_| map_error(rustix::io::Errno::INVAL))?;
         let start = NonNull::new(allocate(layout));
         let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
         Ok(Self::of(Origin::Allocated(layout), start, len as usize, true))
+    }
+
+    /// The same, with pages that nothing else has: memory of the allocator is beside other memory.
+    pub(crate) fn mapped(len: u64) -> Result<Self> {
+        Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty())
     }
 
     fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
@@ -149,7 +164,7 @@ impl Mapping {
     }
 
     fn of(origin: Origin, start: NonNull<u8>, len: usize, lasting: bool) -> Self {
-        Self { origin, start, len, lasting, collapse: false }
+        Self { origin, start, len, lasting, collapse: false, turns: 1 }
     }
 
     /// Declares that the pages cannot be taken away.
@@ -326,7 +341,8 @@ impl Mapping {
     fn collapse_range(&self, start: u64, end: u64) -> rustix::io::Result<()> {
         let start = start / huge_page() * huge_page();
         for huge in (start..end).step_by(huge_page() as usize) {
-            self.touch(huge, huge + page_size(), true)?;
+            let small = self.first_of(huge);
+            self.touch(small, small + page_size(), true)?;
         }
         let len = (end - start).next_multiple_of(huge_page()) as usize;
         // SAFETY: this advice keeps the content. The last huge page was mapped as a whole, even if
@@ -335,6 +351,16 @@ impl Mapping {
             0 => Ok(()),
             _ => Err(last_errno()),
         }
+    }
+
+    /// The page to collapse a huge page from, which decides its node (`collapse_find_target_node()` in
+    /// mm/khugepaged.c). Small pages take nodes in turn, so that the first pages of all huge ones would be on the
+    /// same node if the number of nodes is a power of two.
+    fn first_of(&self, huge: u64) -> u64 {
+        let (pages, number) = (huge_page() / page_size(), huge / huge_page());
+        let page = number * (self.turns - (pages - 1) % self.turns) % self.turns;
+        let small = huge + page * page_size();
+        if page < pages && small < self.len() { small } else { huge }
     }
 
     /// Allocates the pages of a range and keeps their content. Blocks until they are allocated. For
@@ -465,7 +491,7 @@ mod tests {
     }
 
     /// The flags in `/proc/self/smaps` of the memory at an address, such as `"rd wr hg"`.
-    fn flags(mapping: &Mapping) -> Option<String> {
+    pub(super) fn flags(mapping: &Mapping) -> Option<String> {
         let at = mapping.as_ptr().addr();
         let is_there = |line: &str| {
             let (start, end) = line.split(' ').next()?.split_once('-')?;
@@ -632,6 +658,24 @@ mod tests {
         assert_eq!(huge_bytes(&mapping), huge_page(), "the first one, to try it");
         mapping.populate(0, mapping.len(), true).expect("populated");
         assert_eq!(huge_bytes(&mapping), mapping.len());
+    }
+
+    #[test]
+    fn huge_pages_are_collapsed_from_pages_of_each_node_in_turn() {
+        let fd = memfd("turns", 12 * huge_page());
+        let mut mapping = Mapping::new(fd.as_fd(), 12 * huge_page(), false).expect("mapped");
+        for turns in 1..6 {
+            mapping.turns = turns;
+            for number in 0..12 {
+                let page = mapping.first_of(number * huge_page()) / page_size();
+                assert_eq!(page % turns, number % turns, "{number} of {turns}");
+                assert_eq!(page * page_size() / huge_page(), number, "it is in the huge page");
+            }
+        }
+        let little = memfd("little", 1);
+        let mut little = Mapping::new(little.as_fd(), 1, false).expect("mapped");
+        little.turns = 3;
+        assert_eq!(little.first_of(huge_page()), huge_page(), "the others are beyond its end");
     }
 
     #[test]

@@ -4,12 +4,14 @@
 pub(crate) mod facts;
 pub(crate) mod measure;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::backend::{Backend, Refusal};
 use crate::direction::Direction;
 use crate::file::dma::Dma;
 use crate::kind::Kind;
+use crate::numa::Numa;
 
 /// How the data was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,13 @@ pub struct Report {
     pub page_size: Option<u64>,
     /// Bytes of the buffer's memory in huge pages; `None` if unknown.
     pub huge_bytes: Option<u64>,
+    /// The nodes that the memory was to be on; `None` if that was left open.
+    pub numa: Option<Numa>,
+    /// Bytes of the buffer's memory on each node, as the kernel says after the load; `None` if it does not, as for
+    /// a dma-buf of a heap or of the module, or if [`numa`](Self::numa) was left open.
+    pub nodes: Option<BTreeMap<u32, u64>>,
+    /// Whether the buffer's memory stays in memory, as was asked for: locked, or of a kind that is never swapped out.
+    pub locked: bool,
     /// Number of physically contiguous segments of the buffer; `None` if the backend does not
     /// report it.
     pub segments: Option<u32>,

@@ -21,7 +21,6 @@ use crate::error::Result;
 use crate::file::extent::Extent;
 use crate::lend::{self, Ring};
 use crate::memory::page::{huge_page, page_size};
-use crate::memory::sizes::PageSizes;
 use crate::memory::{self, Mapping};
 use crate::threads;
 
@@ -43,7 +42,7 @@ pub(crate) fn load(
 ) -> Result<Transferred> {
     let room = mapping.len();
     let mut moved = fill(task, uring, mapping, task.extent_in(layout, room), Origin::New)?;
-    moved.pages = PageSizes::of(mapping);
+    task.note_pages(&mut moved, mapping);
     let end = layout.data_offset + task.length;
     // The whole blocks at the ends also contain bytes outside the range.
     mapping.fill(0, layout.data_offset, 0)?;

@@ -39,11 +39,21 @@ fn ring(task: &Task<'_>, len: u64) -> (Option<IoUring>, Option<String>) {
 /// Loads into new memory with the same layout as a buffer.
 pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Transferred)> {
     available::ensure(layout.buffer, Charged::Us)?;
+    let place = task.place(layout.buffer)?;
+    task.check_lock(layout.buffer)?;
     let (ring, note) = ring(task, layout.buffer);
-    let mapping = Arc::new(Mapping::anonymous(layout.buffer)?);
+    // Memory of the allocator shares pages, which have a place already, and stay locked.
+    let own = place.is_some() || task.options.lock;
+    let mut mapping =
+        if own { Mapping::mapped(layout.buffer) } else { Mapping::anonymous(layout.buffer) }?;
     mapping.advise(task.options.huge_pages);
+    mapping.put(place.as_ref())?;
+    let mapping = Arc::new(mapping);
     let mut moved = mapped::load(task, ring, &mapping, layout)?;
     moved.notes.extend(note);
+    if task.options.lock {
+        mapping.lock()?;
+    }
     if task.options.huge_pages {
         let remedy = || huge::private_huge_remedy().into();
         moved.notes.extend(huge::page_note(moved.pages, mapping.len(), remedy));

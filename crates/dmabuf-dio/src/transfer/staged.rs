@@ -52,8 +52,12 @@ pub(crate) fn load(
     };
     moved.copied = moved.direct;
     // The kernel may have chosen huge pages anyway.
-    let huge = if len >= huge_page() && huge::memfds_are_huge() { buf.page_sizes() } else { None };
-    moved.pages = huge.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
+    if task.options.numa.is_some() || len >= huge_page() && huge::memfds_are_huge() {
+        if let Some(mapping) = buf.populated() {
+            task.note_pages(&mut moved, &mapping);
+        }
+    }
+    moved.pages = moved.pages.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
     if len >= huge_page() {
         moved.notes.push(format!(
             "the CPU copied the data: that costs less than preparing pages of {} KiB for the disk",

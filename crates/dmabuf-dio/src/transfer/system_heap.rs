@@ -10,6 +10,7 @@ use crate::backend::{Backend, Refusal};
 use crate::buffer::shared::Shared;
 use crate::error::Error;
 use crate::file::extent::Extent;
+use crate::memory::place;
 use crate::refusal::attempt::Attempt;
 use crate::refusal::node::Node;
 use crate::transfer::task::{Fresh, Task};
@@ -34,10 +35,16 @@ pub(crate) fn alloc(backend: Backend, len: u64) -> Result<Shared, Attempt> {
     })
 }
 
+/// Allocates the buffer of a load for `backend`, in the place that was asked for.
+pub(crate) fn alloc_for(task: &Task<'_>, backend: Backend, len: u64) -> Result<Shared, Attempt> {
+    let place = task.place(len)?;
+    place::during(place.as_ref(), || alloc(backend, len))?
+}
+
 /// Loads into a new buffer, in whole blocks if the file is direct.
 pub(crate) fn load(driver: &dyn Driver, task: &Task<'_>) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
-    let mut buf = alloc(driver.backend(), layout.buffer)?;
+    let mut buf = alloc_for(task, driver.backend(), layout.buffer)?;
     let direct = task.file.is_direct();
     let len = if direct { layout.buffer } else { layout.data_offset + task.length };
     let moved = driver.transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;

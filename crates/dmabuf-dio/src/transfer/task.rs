@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A transfer between a file and a buffer, as passed to a backend.
 
+use std::collections::BTreeMap;
+
 use super::layout::Layout;
 use super::{Job, Stop};
 use crate::buffer::shared::Shared;
@@ -13,7 +15,9 @@ use crate::file::extent::{Extent, Split};
 use crate::file::queue::DEFAULT_CHUNK;
 use crate::kind::Kind;
 use crate::memory::page::page_size;
+use crate::memory::place::{Place, on_nodes};
 use crate::memory::sizes::PageSizes;
+use crate::memory::{Mapping, lock};
 use crate::options::Options;
 
 /// The note if the file could be opened with `O_DIRECT` but not used with it.
@@ -41,6 +45,8 @@ pub(crate) struct Transferred {
     pub(crate) copied: u64,
     pub(crate) segments: Option<u32>,
     pub(crate) pages: Option<PageSizes>,
+    /// Bytes on each NUMA node.
+    pub(crate) nodes: Option<BTreeMap<u32, u64>>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -79,6 +85,26 @@ impl Task<'_> {
         let end = layout.data_offset + self.length;
         let whole = self.file.is_direct() && self.has_whole_blocks(layout) && layout.buffer <= room;
         Extent { file: layout.base, buf: 0, len: if whole { layout.buffer } else { end } }
+    }
+
+    /// Where the memory of a new buffer of `len` bytes is to be, if something was asked for. To be called
+    /// in the thread that loads.
+    pub(crate) fn place(&self, len: u64) -> Result<Option<Place>, Error> {
+        let place = Place::of(self.options.numa)?;
+        place.map_or(Ok(()), |place| place.ensure(len))?;
+        Ok(place)
+    }
+
+    /// Fails early if a buffer of `len` bytes is to be locked and cannot be.
+    pub(crate) fn check_lock(&self, len: u64) -> Result<(), Error> {
+        if self.options.lock { lock::check(len) } else { Ok(()) }
+    }
+
+    /// Notes the pages that new memory has, and the nodes that they are on if those matter.
+    pub(crate) fn note_pages(&self, moved: &mut Transferred, mapping: &Mapping) {
+        moved.pages = PageSizes::of(mapping);
+        let asked = self.options.numa.is_some();
+        moved.nodes = asked.then(|| on_nodes(mapping, moved.pages)).flatten();
     }
 
     /// Whether the range fits into one request, which is over before progress could be reported.

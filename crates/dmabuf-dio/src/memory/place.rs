@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The NUMA nodes that memory is put on, and those that it is on.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::fs;
+use std::path::Path;
+
+use dmabuf_dio_sys::mempolicy::{self, Nodes, Policy};
+
+use super::Mapping;
+use super::page::{huge_page, page_size};
+use super::sizes::PageSizes;
+use crate::errno::Errno;
+use crate::error::{Error, Result};
+use crate::numa::Numa;
+
+/// The folder of the nodes, which a kernel without NUMA does not have.
+const NODES: &str = "/sys/devices/system/node";
+
+/// How many pages the kernel is asked about at a time.
+const AT_A_TIME: usize = 4096;
+
+/// Where the pages of new memory are to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    policy: Policy,
+    /// The only node for them.
+    only: Option<u32>,
+}
+
+impl Place {
+    /// The place for memory that is created now by this thread. `None` if nothing was asked for, or if there
+    /// is only one node that it could be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Node`]; [`Error::Buffer`] if a call is blocked.
+    pub(crate) fn of(numa: Option<Numa>) -> Result<Option<Self>> {
+        let Some(numa) = numa else { return Ok(None) };
+        let allowed = match mempolicy::allowed() {
+            Err(Errno::NOSYS) if !Path::new(NODES).exists() => {
+                return match numa {
+                    Numa::Node(node) if node != 0 => Err(Error::Node { node, nodes: vec![0] }),
+                    _ => Ok(None),
+                };
+            }
+            allowed => allowed.map_err(refused)?,
+        };
+        Self::among(numa, allowed, || mempolicy::here().map_err(refused)).map(Some)
+    }
+
+    fn among(numa: Numa, allowed: Nodes, here: impl FnOnce() -> Result<u32>) -> Result<Self> {
+        let one = |node| Nodes::one(node).filter(|_| allowed.has(node));
+        Ok(match numa {
+            // A node of its own would be that of the thread that touches a page first, which may be another.
+            Numa::Local => {
+                let policy = one(here()?).map_or_else(Policy::local, Policy::prefer);
+                Self { policy, only: None }
+            }
+            Numa::Node(node) => match one(node) {
+                Some(nodes) => Self { policy: Policy::bind(nodes), only: Some(node) },
+                None => return Err(Error::Node { node, nodes: allowed.numbers().collect() }),
+            },
+            Numa::Interleave => Self { policy: Policy::interleave(allowed), only: None },
+        })
+    }
+
+    /// Fails if `wanted` bytes do not fit into the memory of the only node that they may be on: the kernel
+    /// would kill a process that uses it.
+    pub(crate) fn ensure(&self, wanted: u64) -> Result<()> {
+        let Some(available) = self.only.and_then(available) else { return Ok(()) };
+        if wanted > available {
+            return Err(Error::NoMemory { wanted, available: Some(available), reserve: None });
+        }
+        Ok(())
+    }
+
+    /// Whether the only node has free reserved huge pages for `len` bytes. The kernel promises them without
+    /// looking at nodes, and a touch fails where there is none.
+    pub(crate) fn has_reserved(&self, len: u64) -> bool {
+        let Some(node) = self.only else { return true };
+        let kib = huge_page() / 1024;
+        let path = format!("{NODES}/node{node}/hugepages/hugepages-{kib}kB/free_hugepages");
+        let free = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        free.is_some_and(|pages| pages.saturating_mul(huge_page()) >= len)
+    }
+
+    /// Over how many nodes small pages are spread in turn.
+    fn turns(&self) -> u64 {
+        let in_turn = self.policy.mode == libc::MPOL_INTERLEAVE;
+        if in_turn { self.policy.nodes.numbers().count() as u64 } else { 1 }
+    }
+
+    /// Makes a call that allocates memory in the kernel, in this thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`]: the call was not made, or the thread cannot have its own policy again.
+    pub(crate) fn during<T>(&self, call: impl FnOnce() -> T) -> Result<T> {
+        let before = mempolicy::thread().map_err(refused)?;
+        mempolicy::set_thread(&self.policy).map_err(refused)?;
+        let restore = Restore(before);
+        let value = call();
+        let restored = mempolicy::set_thread(&restore.0).map_err(refused);
+        std::mem::forget(restore);
+        restored.map(|()| value)
+    }
+}
+
+impl Mapping {
+    /// Puts pages that do not exist yet on the nodes that were asked for, if any were. Pages of a memfd in small
+    /// pages follow in every mapping, those of one in reserved huge pages in this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`].
+    pub(crate) fn put(&mut self, place: Option<&Place>) -> Result<()> {
+        let Some(place) = place else { return Ok(()) };
+        self.turns = place.turns();
+        mempolicy::bind(self.as_ptr().addr(), self.whole(), &place.policy).map_err(refused)
+    }
+}
+
+/// Makes a call that allocates memory in the kernel, with the place that was asked for, if any.
+///
+/// # Errors
+///
+/// As for [`Place::of`] and [`Place::during`].
+pub(crate) fn during<T>(place: Option<&Place>, call: impl FnOnce() -> T) -> Result<T> {
+    match place {
+        Some(place) => place.during(call),
+        None => Ok(call()),
+    }
+}
+
+/// Restores the policy of a thread after a panic.
+struct Restore(Policy);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let _ = mempolicy::set_thread(&self.0);
+    }
+}
+
+fn refused(errno: Errno) -> Error {
+    Error::Buffer { call: "place", errno }
+}
+
+/// The memory of a node that is free or can be freed, in bytes.
+fn available(node: u32) -> Option<u64> {
+    of_node(&fs::read_to_string(format!("{NODES}/node{node}/meminfo")).ok()?)
+}
+
+/// The sum of the lines `Node 0 NAME: NUMBER kB` that count.
+fn of_node(meminfo: &str) -> Option<u64> {
+    let field = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.split_once(&format!(" {name}:")));
+        line?.1.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let files = ["Active(file)", "Inactive(file)", "SReclaimable"].into_iter().filter_map(field);
+    Some((field("MemFree")? + files.sum::<u64>()) * 1024)
+}
+
+/// How many bytes of a mapping are on each node; `None` if the kernel does not say, or has no nodes. Pages that
+/// were not touched through this mapping do not count.
+pub(crate) fn on_nodes(mapping: &Mapping, sizes: Option<PageSizes>) -> Option<BTreeMap<u32, u64>> {
+    let all_huge = sizes.is_some_and(|sizes| sizes.huge_bytes >= mapping.len());
+    let step = if all_huge { sizes?.page_size } else { page_size() };
+    let mut found = BTreeMap::new();
+    let mut starts = (0..mapping.len()).step_by(step as usize).peekable();
+    let mut places = Vec::new();
+    while starts.peek().is_some() {
+        let some: Vec<u64> = starts.by_ref().take(AT_A_TIME).collect();
+        let pages: Vec<*const c_void> =
+            some.iter().map(|start| mapping.at(*start).cast_const().cast()).collect();
+        places.resize(pages.len(), 0);
+        mempolicy::places(&pages, &mut places).ok()?;
+        for (start, place) in some.iter().zip(&places) {
+            if let Ok(node) = u32::try_from(*place) {
+                *found.entry(node).or_insert(0) += step.min(mapping.len() - start);
+            }
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(numbers: &[u32]) -> Nodes {
+        let mut all = Nodes::NONE;
+        for number in numbers {
+            all = all.with(Nodes::one(*number).expect("a node"));
+        }
+        all
+    }
+
+    #[test]
+    fn place_follows_from_the_nodes_that_are_allowed() {
+        let allowed = nodes(&[0, 2]);
+        let place = |numa, here| Place::among(numa, allowed, || Ok(here));
+        let policy = |numa, here| place(numa, here).expect("a place").policy;
+        assert_eq!(policy(Numa::Local, 2), Policy::prefer(nodes(&[2])));
+        // The processor's node has no memory.
+        assert_eq!(policy(Numa::Local, 1), Policy::local());
+        assert_eq!(policy(Numa::Node(2), 0), Policy::bind(nodes(&[2])));
+        assert_eq!(policy(Numa::Interleave, 0), Policy::interleave(allowed));
+        assert_eq!(place(Numa::Interleave, 0).expect("a place").turns(), 2);
+        for node in [1, 3, 5000] {
+            let error = place(Numa::Node(node), 0).expect_err("it is not allowed");
+            assert!(matches!(&error, Error::Node { nodes, .. } if *nodes == [0, 2]), "{error}");
+            assert!(error.hint().to_string().contains("0, 2"), "{}", error.hint());
+        }
+    }
+
+    #[test]
+    fn a_node_with_too_little_memory_is_an_error() {
+        let meminfo = "Node 1 MemTotal:  99 kB\nNode 1 MemFree:  5 kB\nNode 1 Active(file): 2 kB\n\
+            Node 1 Active: 50 kB\nNode 1 Inactive(file):  1 kB\nNode 1 SReclaimable: 4 kB\n";
+        assert_eq!(of_node(meminfo), Some(12 << 10));
+        assert_eq!(of_node(""), None);
+        let Ok(Some(place)) = Place::of(Some(Numa::Node(0))) else {
+            return println!("skipped: no node 0");
+        };
+        assert!(place.ensure(4096).is_ok());
+        if available(0).is_some() {
+            let error = place.ensure(1 << 60).expect_err("more than there is");
+            assert!(matches!(error, Error::NoMemory { available: Some(1..), .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn thread_keeps_its_policy() {
+        let Ok(Some(place)) = Place::of(Some(Numa::Interleave)) else {
+            return println!("skipped: no NUMA");
+        };
+        let before = mempolicy::thread().expect("a policy");
+        let during = place.during(mempolicy::thread).expect("the call was made");
+        assert_eq!(during, Ok(place.policy));
+        assert_eq!(mempolicy::thread(), Ok(before));
+        let panics = std::panic::AssertUnwindSafe(|| place.during(|| panic!("as it may")));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(mempolicy::thread(), Ok(before));
+    }
+
+    #[test]
+    fn touched_pages_are_counted_by_node() {
+        let len = 5 * page_size();
+        let mut mapping = Mapping::mapped(len).expect("memory");
+        let Ok(Some(place)) = Place::of(Some(Numa::Local)) else {
+            return println!("skipped: no NUMA");
+        };
+        mapping.put(Some(&place)).expect("put");
+        mapping.fill(page_size(), 3 * page_size(), 1).expect("filled");
+        let Some(found) = on_nodes(&mapping, None) else { return println!("skipped: not told") };
+        assert_eq!(found.values().sum::<u64>(), 3 * page_size(), "{found:?}");
+    }
+}
