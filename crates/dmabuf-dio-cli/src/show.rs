@@ -54,6 +54,9 @@ impl Lines {
         self.line("backend", name_of(report));
         self.line("moved", format!("{} {}", exact(report.bytes), mode(report.mode)));
         self.line("evidence", &report.evidence);
+        if let Some(place) = place(report) {
+            self.line("memory", place);
+        }
         self.line("time", speed(report.seconds, report.bytes));
         self.line("CPU", cpu(report.cpu_seconds, report.bytes));
         self.line(
@@ -84,6 +87,21 @@ pub(crate) fn mapped(dma: &Dma) -> String {
         _ => "unknown",
     };
     dma.reason.as_ref().map_or_else(|| text.into(), |reason| format!("{text}: {reason}"))
+}
+
+/// Where the memory is, and whether it is locked, if that was asked for.
+pub(crate) fn place(report: &Report) -> Option<String> {
+    let of_node = |(node, bytes): (&u32, &u64)| format!("{} on node {node}", show_size(*bytes));
+    let numa = report.numa.map(|numa| match &report.nodes {
+        Some(nodes) => {
+            let nodes: Vec<_> = nodes.iter().map(of_node).collect();
+            format!("numa {numa}: {}", nodes.join(", "))
+        }
+        None => format!("numa {numa}: the kernel does not say where it is"),
+    });
+    let locked = report.locked.then(|| "never swapped out".to_owned());
+    let texts: Vec<_> = numa.into_iter().chain(locked).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// A time, in the unit that fits.
@@ -132,6 +150,9 @@ pub(crate) fn summary(what: &str, report: &Report) -> String {
         cpu(report.cpu_seconds, report.bytes),
         exact(report.copied_bytes),
     );
+    if let Some(place) = place(report) {
+        let _ = writeln!(text, "memory: {place}");
+    }
     if let Some(help) = best_help(report) {
         let _ = writeln!(text, "{help}");
     }

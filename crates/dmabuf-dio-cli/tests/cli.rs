@@ -165,6 +165,26 @@ fn schema_of_load_is_stable() {
 }
 
 #[test]
+fn place_and_lock_are_reported() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let load = ["load", text(&path), "--kind", "memfd", "--numa", "interleave", "--lock"];
+    let brief = ok(load);
+    assert!(brief.contains("\nmemory: numa interleave: "), "{brief}");
+    let verbose = ok([&load[..], &["--verbose"]].concat());
+    assert!(verbose.contains("\nmemory      numa interleave: "), "{verbose}");
+    for report in [brief, verbose] {
+        assert!(report.contains("; never swapped out\n"), "{report}");
+    }
+    let report = ok([&load[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!((&report["numa"], &report["locked"]), (&"interleave".into(), &true.into()));
+    let report = ok(["load", text(&path), "--numa", "0", "--json"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!((&report["numa"], &report["locked"]), (&0.into(), &false.into()));
+}
+
+#[test]
 fn schema_of_doctor_is_stable() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);

@@ -59,6 +59,61 @@ fn file_size_limit_is_reported_with_its_remedy() {
 }
 
 #[test]
+fn lock_beyond_the_limit_is_an_error_with_its_remedy() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![7; 300_000]).expect("written");
+    for kind in ["private", "memfd", "file"] {
+        let mut command = program();
+        // SAFETY: the closure makes two system calls, which are async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                // Root has the capability to exceed the limit. Others cannot drop it, and need not.
+                const CAP_IPC_LOCK: libc::c_ulong = 14;
+                libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
+                let limit = libc::rlimit { rlim_cur: 65_536, rlim_max: 65_536 };
+                match libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        let arguments = ["load", "--lock", "--kind", kind, file.to_str().expect("text")];
+        let load = command.args(arguments).output().expect("run dmabuf-dio");
+        let said = text(&load.stderr);
+        assert_eq!(load.status.code(), Some(1), "{kind}: {load:?}");
+        assert!(said.contains("cannot be locked (RLIMIT_MEMLOCK is 65536)"), "{kind}: {said}");
+        assert!(said.contains("ulimit -l") && said.contains("LimitMEMLOCK="), "{kind}: {said}");
+    }
+}
+
+/// Bytes that the parent of the command has locked: of dmabuf-dio, if it waits for the command.
+#[test]
+fn lock_of_a_memfd_lasts_as_long_as_the_command() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![7; 30_000]).expect("written");
+    let script = "cat /proc/$PPID/comm; grep VmLck /proc/$PPID/status; cat /proc/self/fd/$DMABUF_DIO_FD | wc -c; exit 7";
+    for (kind, more) in [("memfd", ""), ("any", " {}")] {
+        let command = format!("{script}{}", if more.is_empty() { "" } else { "; : \"$1\"" });
+        let mut load = program();
+        load.args(["load", "--quiet", "--lock", "--kind", kind, file.to_str().expect("text")]);
+        load.args(["--", "sh", "-c", &command]);
+        if !more.is_empty() {
+            load.args(["sh", "{}"]);
+        }
+        let output = load.output().expect("run dmabuf-dio");
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+        assert!(said.starts_with("dmabuf-dio\n"), "{said}");
+        let locked = said.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("a line");
+        let kib: u64 = locked.trim().trim_end_matches(" kB").parse().expect("a number");
+        assert!((30..100).contains(&kib), "{said}");
+        assert!(said.lines().any(|line| line == "30000"), "{said}");
+    }
+}
+
+#[test]
 fn small_stack_limit_is_enough() {
     let folder = folder();
     let file = folder.path().join("file");

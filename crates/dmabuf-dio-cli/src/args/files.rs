@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use dmabuf_dio::{Backend, Kind, Options};
+use dmabuf_dio::{Backend, Kind, Numa, Options};
 use dmabuf_dio_terminal::size::parse_size;
 
 pub(super) const EXIT_CODES: &str = "\
@@ -40,7 +40,7 @@ By path: {{}} in an argument of COMMAND is replaced by a path. The file there ha
 content of FILE, and is sealed against changes. If FILE is a folder, its large files are loaded and
 the others are linked. All parts of a split GGUF are loaded. {{{{}}}} stands for the characters {{}}.
 dmabuf-dio then waits for COMMAND, passes signals on to it, and exits with its exit code, or with
-128+N if signal N ended it.
+128+N if signal N ended it. So it does for a memfd that --lock keeps in memory.
   DMABUF_DIO_FILES   path of a list of the loaded files and their descriptors, in JSON
 
 Examples:
@@ -77,6 +77,12 @@ pub(crate) struct LoadArgs {
     /// Do not use huge pages for memfds and udmabufs
     #[arg(long, hide_short_help = true)]
     pub(crate) small_pages: bool,
+    /// NUMA nodes of the buffer: local, interleave or the number of a node [default: left open]
+    #[arg(long, hide_short_help = true, value_name = "NODES", value_parser = parse_numa())]
+    pub(crate) numa: Option<Numa>,
+    /// Lock the buffer in memory, so that it is never swapped out; waits for COMMAND if that needs it
+    #[arg(long, hide_short_help = true)]
+    pub(crate) lock: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
     /// Compare every byte with FILE, read again through the page cache
@@ -152,6 +158,11 @@ fn parse_kind() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|name| name.parse::<Kind>())
 }
 
+/// Parses the value of `--numa`.
+fn parse_numa() -> impl TypedValueParser<Value = Numa> {
+    clap::builder::StringValueParser::new().try_map(|text| text.parse::<Numa>())
+}
+
 impl LoadArgs {
     /// The settings of the load.
     pub(crate) fn options(&self) -> Options {
@@ -159,6 +170,8 @@ impl LoadArgs {
             kind: self.kind,
             allocation_step: self.allocation_step,
             huge_pages: !self.small_pages,
+            numa: self.numa,
+            lock: self.lock,
             ..self.common.options(self.backend)
         }
     }

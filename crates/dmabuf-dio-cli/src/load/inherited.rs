@@ -15,9 +15,9 @@ use rustix::io::FdFlags;
 use serde::Serialize;
 
 use super::loader::{loader, report_of};
-use super::program;
 use super::template::arguments;
 use super::verify::{Verified, check_identical, verify};
+use super::{child, program};
 use crate::args::files::LoadArgs;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 
@@ -51,7 +51,13 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         Some((program, rest)) => {
             let mut command = Command::new(program);
             command.args(arguments(rest, None));
-            Err(become_command(command, &loaded))
+            hand_over(&mut command, &loaded)?;
+            // The lock of a memfd ends with this process, as does that process if it becomes the command.
+            if args.lock && loaded.kind() == Kind::Memfd {
+                return child::run(&mut command);
+            }
+            let error = command.exec();
+            Err(program::cannot_run(&command, &error))
         }
     }
 }
@@ -154,19 +160,15 @@ fn brief(file: &str, loaded: &Buffer, report: &Report, verified: Option<&Verifie
     text
 }
 
-/// Replaces this process with the command, which inherits the buffer. Returns only on failure.
-fn become_command(mut command: Command, loaded: &Buffer) -> Failure {
-    let fd = match loaded.fd() {
-        Ok(fd) => fd,
-        Err(error) => return error.into(),
-    };
-    if let Err(errno) = rustix::io::fcntl_setfd(fd, FdFlags::empty()) {
-        return Failure::new(FAILED, format!("cannot pass on the buffer: {errno}"), "see dmesg");
-    }
-    let error = command
+/// Lets the command inherit the buffer.
+fn hand_over(command: &mut Command, loaded: &Buffer) -> Result<(), Failure> {
+    let fd = loaded.fd()?;
+    rustix::io::fcntl_setfd(fd, FdFlags::empty()).map_err(|errno| {
+        Failure::new(FAILED, format!("cannot pass on the buffer: {errno}"), "see dmesg")
+    })?;
+    command
         .env("DMABUF_DIO_FD", fd.as_raw_fd().to_string())
         .env("DMABUF_DIO_OFFSET", loaded.data_offset().to_string())
-        .env("DMABUF_DIO_LEN", loaded.data_len().to_string())
-        .exec();
-    program::cannot_run(&command, &error)
+        .env("DMABUF_DIO_LEN", loaded.data_len().to_string());
+    Ok(())
 }

@@ -52,13 +52,15 @@ enum Effect {
     BadValue,
     /// The command refuses the option and says why, with exit code 2.
     Refused(&'static str),
+    /// The load fails, and the hint has this word.
+    Fails(&'static str),
     /// A report with this word is printed.
     Prints(&'static str),
     /// Nothing is printed.
     Silence,
 }
 
-use Effect::{BadValue, Files, Prints, Refused, Report, Silence};
+use Effect::{BadValue, Fails, Files, Prints, Refused, Report, Silence};
 
 /// The effect of an option, which is the first word.
 fn effect(option: &[&str], load: Load) -> Effect {
@@ -76,6 +78,9 @@ fn effect(option: &[&str], load: Load) -> Effect {
         "--small-pages" if by_path => Report("/huge_bytes", json!(0)),
         // Without a path it may be a dma-buf, which does not report its pages.
         "--small-pages" => Files(1),
+        "--numa" => Report("/numa", json!("local")),
+        "--lock" if may_lock(64 << 20) => Report("/locked", json!(true)),
+        "--lock" => Fails("ulimit -l"),
         "--buffered" => Prints("\"0 of 16777216 bytes requested with O_DIRECT"),
         "--verify" => Report("/verify/identical", json!(true)),
         "--json" => Report("/operation", json!("load")),
@@ -85,7 +90,19 @@ fn effect(option: &[&str], load: Load) -> Effect {
     }
 }
 
-const OPTIONS: [&[&str]; 14] = [
+/// Whether a process may lock so many bytes.
+fn may_lock(bytes: usize) -> bool {
+    let (none, flags) = (std::ptr::null_mut(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, which nothing else uses.
+    unsafe {
+        let memory = libc::mmap(none, bytes, libc::PROT_READ, flags, -1, 0);
+        let locked = libc::mlock(memory, bytes) == 0;
+        libc::munmap(memory, bytes);
+        locked
+    }
+}
+
+const OPTIONS: [&[&str]; 16] = [
     &["--backend", "buffered"],
     &["--kind", "memfd"],
     &["--offset", "4K"],
@@ -93,6 +110,8 @@ const OPTIONS: [&[&str]; 14] = [
     &["--allocation-step", "1"],
     &["--min-size", "1K"],
     &["--small-pages"],
+    &["--numa", "local"],
+    &["--lock"],
     &["--block-size", "1"],
     &["--queue-depth", "0"],
     &["--buffered"],
@@ -135,7 +154,7 @@ fn check(root: &Path, option: &[&str], load: Load) {
     let (path, command) = load.arguments(root);
     let effect = effect(option, load);
     let report: &[&str] = match effect {
-        BadValue | Refused(_) | Silence => &[],
+        BadValue | Fails(_) | Refused(_) | Silence => &[],
         _ if matches!(option[0], "--json" | "--verbose") => &[],
         _ => &["--json"],
     };
@@ -155,6 +174,10 @@ fn check(root: &Path, option: &[&str], load: Load) {
             assert!(output.status.code() == Some(2) && errors.contains(why), "{what}");
             return;
         }
+        Fails(hint) => {
+            assert!(output.status.code() == Some(1) && errors.contains(hint), "{what}");
+            return;
+        }
         _ => assert!(output.status.success(), "{what}"),
     }
     match effect {
@@ -166,7 +189,7 @@ fn check(root: &Path, option: &[&str], load: Load) {
             }
         }
         Files(count) => assert_eq!(reports(printed).len(), count, "{what}"),
-        BadValue | Refused(_) => {}
+        BadValue | Fails(_) | Refused(_) => {}
     }
 }
 
