@@ -89,6 +89,21 @@
 #define DMABUF_DIO_KIND_PRIVATE 4
 
 /**
+ * NUMA nodes: the one of the processor that the calling thread runs on, and others where it has no memory left.
+ */
+#define DMABUF_DIO_NUMA_LOCAL 1
+
+/**
+ * NUMA nodes: all with memory that the process may use, in turn.
+ */
+#define DMABUF_DIO_NUMA_INTERLEAVE 2
+
+/**
+ * NUMA nodes: the one that `numa_node` names, and no other.
+ */
+#define DMABUF_DIO_NUMA_NODE 3
+
+/**
  * Backend: the best one that is available.
  */
 #define DMABUF_DIO_BACKEND_BEST 0
@@ -177,6 +192,13 @@
  * Flag of a gather: polls for completions, where the disk has poll queues.
  */
 #define DMABUF_DIO_POLLED 4
+
+/**
+ * Flag of a load: locks the memory of the new buffer, so that it is never swapped out (mlock(2)). The lock of a memfd
+ * lasts as long as the buffer is held by this process: neither the descriptor alone nor another process keeps it.
+ * Dma-bufs and reserved huge pages are never swapped out: nothing is locked for them.
+ */
+#define DMABUF_DIO_LOCK 8
 
 /**
  * A number of `struct dmabuf_dio_report_fields` that is unknown.
@@ -315,7 +337,7 @@ struct dmabuf_dio_options {
    */
   uint32_t kind;
   /**
-   * `DMABUF_DIO_BUFFERED`, `DMABUF_DIO_SMALL_PAGES`, `DMABUF_DIO_POLLED`.
+   * `DMABUF_DIO_BUFFERED`, `DMABUF_DIO_SMALL_PAGES`, `DMABUF_DIO_LOCK`, `DMABUF_DIO_POLLED`.
    */
   uint32_t flags;
   /**
@@ -349,6 +371,15 @@ struct dmabuf_dio_options {
    * Passed to `progress`.
    */
   void *progress_data;
+  /**
+   * The NUMA nodes that the buffer's memory is to be on: `DMABUF_DIO_NUMA_*`; 0: left open. Loads into a
+   * new buffer only.
+   */
+  uint32_t numa;
+  /**
+   * With `DMABUF_DIO_NUMA_NODE`: the number of the node; otherwise 0.
+   */
+  uint32_t numa_node;
 };
 
 /**
@@ -458,6 +489,23 @@ struct dmabuf_dio_report_fields {
    * CPU time of the process in seconds, including the kernel's work on its behalf.
    */
   double cpu_seconds;
+  /**
+   * The NUMA nodes that the memory was to be on: `DMABUF_DIO_NUMA_*`; 0: left open.
+   */
+  uint32_t numa;
+  /**
+   * With `DMABUF_DIO_NUMA_NODE`: the number of the node.
+   */
+  uint32_t numa_node;
+  /**
+   * How many nodes the memory is on, as the kernel says after the load; 0: it does not, as for a dma-buf of a heap
+   * or of the module, or `numa` was left open. `dmabuf_dio_report_json` has the bytes on each.
+   */
+  uint32_t nodes;
+  /**
+   * Whether the memory stays in memory, as `DMABUF_DIO_LOCK` asked for: 1 or 0.
+   */
+  uint32_t locked;
 };
 
 /**

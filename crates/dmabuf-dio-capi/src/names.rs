@@ -4,7 +4,7 @@
 use std::ffi::c_char;
 
 use dmabuf_dio::lend::Access;
-use dmabuf_dio::{Backend, Kind, Mode};
+use dmabuf_dio::{Backend, Kind, Mode, Numa};
 
 use crate::failure::{Failure, Outcome};
 
@@ -27,6 +27,13 @@ pub const DMABUF_DIO_KIND_MEMFD: u32 = 2;
 pub const DMABUF_DIO_KIND_FILE: u32 = 3;
 /// Kind of a buffer: memory of this process only, without a descriptor.
 pub const DMABUF_DIO_KIND_PRIVATE: u32 = 4;
+
+/// NUMA nodes: the one of the processor that the calling thread runs on, and others where it has no memory left.
+pub const DMABUF_DIO_NUMA_LOCAL: u32 = 1;
+/// NUMA nodes: all with memory that the process may use, in turn.
+pub const DMABUF_DIO_NUMA_INTERLEAVE: u32 = 2;
+/// NUMA nodes: the one that `numa_node` names, and no other.
+pub const DMABUF_DIO_NUMA_NODE: u32 = 3;
 
 /// Backend: the best one that is available.
 pub const DMABUF_DIO_BACKEND_BEST: u32 = 0;
@@ -131,6 +138,29 @@ pub(crate) fn kind_of(number: u32) -> Outcome<Kind> {
     found.map(|(kind, _)| *kind).ok_or_else(|| unknown("kind", number, "DMABUF_DIO_KIND_*"))
 }
 
+pub(crate) fn numa(number: u32, node: u32) -> Outcome<Option<Numa>> {
+    match number {
+        0 => Ok(None),
+        DMABUF_DIO_NUMA_LOCAL => Ok(Some(Numa::Local)),
+        DMABUF_DIO_NUMA_INTERLEAVE => Ok(Some(Numa::Interleave)),
+        DMABUF_DIO_NUMA_NODE => Ok(Some(Numa::Node(node))),
+        _ => Err(unknown("numa", number, "DMABUF_DIO_NUMA_*")),
+    }
+}
+
+pub(crate) fn number_of_numa(numa: Option<Numa>) -> u32 {
+    match numa {
+        None => 0,
+        Some(Numa::Local) => DMABUF_DIO_NUMA_LOCAL,
+        Some(Numa::Interleave) => DMABUF_DIO_NUMA_INTERLEAVE,
+        Some(Numa::Node(_)) => DMABUF_DIO_NUMA_NODE,
+    }
+}
+
+pub(crate) fn node_of(numa: Option<Numa>) -> u32 {
+    if let Some(Numa::Node(node)) = numa { node } else { 0 }
+}
+
 pub(crate) fn mode(mode: Mode) -> u32 {
     match mode {
         Mode::Direct => DMABUF_DIO_MODE_DIRECT,
@@ -171,6 +201,14 @@ mod tests {
         }
         assert_eq!(backend(0).ok(), Some(None));
         assert!(backend(9).is_err() && dmabuf_dio_backend_name(9).is_null());
+    }
+
+    #[test]
+    fn nodes_and_numbers_match() {
+        for one in [None, Some(Numa::Local), Some(Numa::Interleave), Some(Numa::Node(5))] {
+            assert_eq!(numa(number_of_numa(one), node_of(one)).ok(), Some(one));
+        }
+        assert!(numa(4, 0).is_err());
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub const DMABUF_DIO_BUFFERED: u32 = 1;
 pub const DMABUF_DIO_SMALL_PAGES: u32 = 2;
 /// Flag of a gather: polls for completions, where the disk has poll queues.
 pub const DMABUF_DIO_POLLED: u32 = 4;
+/// Flag of a load: locks the memory of the new buffer, so that it is never swapped out (mlock(2)). The lock of a memfd
+/// lasts as long as the buffer is held by this process: neither the descriptor alone nor another process keeps it.
+/// Dma-bufs and reserved huge pages are never swapped out: nothing is locked for them.
+pub const DMABUF_DIO_LOCK: u32 = 8;
 
 /// Receives the progress of a transfer: how many bytes of the total have moved, and the pointer from
 /// the options. Return 0 to continue; any other number ends the transfer with `-ECANCELED`, unless it
@@ -68,7 +72,7 @@ pub struct Options {
     pub backend: u32,
     /// Kind of the buffer that a load creates: `DMABUF_DIO_KIND_*`. Loads into a new buffer only.
     pub kind: u32,
-    /// `DMABUF_DIO_BUFFERED`, `DMABUF_DIO_SMALL_PAGES`, `DMABUF_DIO_POLLED`.
+    /// `DMABUF_DIO_BUFFERED`, `DMABUF_DIO_SMALL_PAGES`, `DMABUF_DIO_LOCK`, `DMABUF_DIO_POLLED`.
     pub flags: u32,
     /// Requests in flight: 1 to 1024; 0: the default.
     pub queue_depth: u32,
@@ -87,6 +91,11 @@ pub struct Options {
     pub progress: ProgressCallback,
     /// Passed to `progress`.
     pub progress_data: *mut c_void,
+    /// The NUMA nodes that the buffer's memory is to be on: `DMABUF_DIO_NUMA_*`; 0: left open. Loads into a
+    /// new buffer only.
+    pub numa: u32,
+    /// With `DMABUF_DIO_NUMA_NODE`: the number of the node; otherwise 0.
+    pub numa_node: u32,
 }
 
 // SAFETY: words in the order of C, without padding; a null function pointer is `None`.
@@ -119,6 +128,8 @@ impl Options {
         allocation_step: 0,
         progress: None,
         progress_data: std::ptr::null_mut(),
+        numa: 0,
+        numa_node: 0,
     };
 
     /// # Safety
@@ -138,7 +149,7 @@ impl Options {
     fn check(&self, of: Use) -> Outcome<()> {
         let loads = matches!(of, Use::Load | Use::LoadInto);
         let flags = match of {
-            Use::Load => DMABUF_DIO_BUFFERED | DMABUF_DIO_SMALL_PAGES,
+            Use::Load => DMABUF_DIO_BUFFERED | DMABUF_DIO_SMALL_PAGES | DMABUF_DIO_LOCK,
             Use::LoadInto | Use::Save => DMABUF_DIO_BUFFERED,
             Use::Gather => DMABUF_DIO_BUFFERED | DMABUF_DIO_POLLED,
         };
@@ -155,6 +166,8 @@ impl Options {
             ("length", self.length, loads),
             ("block_size", self.block_size, of != Use::Gather),
             ("allocation_step", self.allocation_step, of == Use::Load),
+            ("numa", self.numa.into(), of == Use::Load),
+            ("numa_node", self.numa_node.into(), self.numa == names::DMABUF_DIO_NUMA_NODE),
         ];
         for (name, value, has) in extra {
             if !has && value != 0 {
@@ -174,6 +187,8 @@ impl Options {
             0 => loader,
             step => loader.allocation_step(step),
         };
+        let loader = loader.numa(names::numa(self.numa, self.numa_node)?);
+        let loader = loader.lock(self.flags & DMABUF_DIO_LOCK != 0);
         Ok(loader.huge_pages(self.flags & DMABUF_DIO_SMALL_PAGES == 0))
     }
 
@@ -241,6 +256,12 @@ mod tests {
         }
         let polled = Options { flags: DMABUF_DIO_POLLED, ..Options::DEFAULT };
         assert!(polled.check(Use::Gather).is_ok() && polled.check(Use::Load).is_err());
+        let node = Options { numa_node: 1, ..Options::DEFAULT };
+        assert!(node.check(Use::Load).is_err(), "its numa is another");
+        let node = Options { numa: names::DMABUF_DIO_NUMA_NODE, ..node };
+        assert!(node.check(Use::Load).is_ok() && node.check(Use::LoadInto).is_err());
+        let lock = Options { flags: DMABUF_DIO_LOCK, ..Options::DEFAULT };
+        assert!(lock.check(Use::Load).is_ok() && lock.check(Use::LoadInto).is_err());
         let length = Options { length: 1, ..Options::DEFAULT };
         assert!(length.check(Use::LoadInto).is_ok() && length.check(Use::Save).is_err());
     }

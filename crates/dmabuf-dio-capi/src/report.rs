@@ -58,6 +58,15 @@ pub struct ReportFields {
     pub seconds: f64,
     /// CPU time of the process in seconds, including the kernel's work on its behalf.
     pub cpu_seconds: f64,
+    /// The NUMA nodes that the memory was to be on: `DMABUF_DIO_NUMA_*`; 0: left open.
+    pub numa: u32,
+    /// With `DMABUF_DIO_NUMA_NODE`: the number of the node.
+    pub numa_node: u32,
+    /// How many nodes the memory is on, as the kernel says after the load; 0: it does not, as for a dma-buf of a heap
+    /// or of the module, or `numa` was left open. `dmabuf_dio_report_json` has the bytes on each.
+    pub nodes: u32,
+    /// Whether the memory stays in memory, as `DMABUF_DIO_LOCK` asked for: 1 or 0.
+    pub locked: u32,
 }
 
 // SAFETY: numbers in the order of C, without padding.
@@ -92,6 +101,10 @@ impl Report {
             huge_bytes: report.huge_bytes.unwrap_or(DMABUF_DIO_UNKNOWN),
             seconds: report.seconds,
             cpu_seconds: report.cpu_seconds,
+            numa: names::number_of_numa(report.numa),
+            numa_node: names::node_of(report.numa),
+            nodes: report.nodes.as_ref().map_or(0, |nodes| nodes.len() as u32),
+            locked: report.locked.into(),
         };
         Ok(Self { fields, line: c_string(report.to_string()), json: json(whole)? })
     }

@@ -112,7 +112,38 @@ static void kinds(void)
 	expect(dmabuf_dio_report_fields(report, &fields), 0);
 	check(fields.mode != DMABUF_DIO_MODE_DIRECT && fields.copied_bytes >= LENGTH);
 	check(fields.huge_bytes == 0 || fields.huge_bytes == DMABUF_DIO_UNKNOWN);
+	check(!fields.numa && !fields.numa_node && !fields.nodes && !fields.locked);
 	dmabuf_dio_report_free(report);
+}
+
+static void place_and_lock(void)
+{
+	struct dmabuf_dio_options options = no_options();
+	struct dmabuf_dio_buffer *buffer;
+	struct dmabuf_dio_report *report;
+	struct dmabuf_dio_report_fields fields;
+
+	options.kind = DMABUF_DIO_KIND_MEMFD;
+	options.length = 32768;
+	options.flags = DMABUF_DIO_LOCK;
+	options.numa = DMABUF_DIO_NUMA_LOCAL;
+	expect(dmabuf_dio_load("data", &options, &buffer, &report), 0);
+	check_content(buffer, 0, options.length, 1);
+	fields.size = sizeof(fields);
+	expect(dmabuf_dio_report_fields(report, &fields), 0);
+	check(fields.numa == DMABUF_DIO_NUMA_LOCAL && !fields.numa_node && fields.nodes <= 1024);
+	expect(fields.locked, 1);
+	check(strstr(dmabuf_dio_report_json(report), "\"numa\":\"local\""));
+	dmabuf_dio_report_free(report);
+	dmabuf_dio_buffer_free(buffer);
+
+	options.numa = DMABUF_DIO_NUMA_NODE;
+	options.numa_node = 1023;
+	expect(dmabuf_dio_load("data", &options, &buffer, NULL), -EINVAL);
+	check(strstr(dmabuf_dio_error_message(), "node 1023") && strstr(dmabuf_dio_error_hint(), "another numa"));
+	options.numa = DMABUF_DIO_NUMA_NODE + 1;
+	options.numa_node = 0;
+	expect(dmabuf_dio_load("data", &options, &buffer, NULL), -EINVAL);
 }
 
 /* The descriptor stays the caller's, with its position. */
@@ -138,6 +169,7 @@ int main(void)
 	make_file("data", LENGTH, 1);
 	backends();
 	kinds();
+	place_and_lock();
 	by_descriptor();
 	return 0;
 }
