@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use dmabuf_dio::{Kind, Options};
+use dmabuf_dio::{Kind, Numa, Options};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,6 +15,23 @@ use crate::run::Watch;
 
 /// The keyword arguments as Python passes them.
 pub(crate) type Keywords<'py> = Bound<'py, PyDict>;
+
+/// The value of `numa`: a word or the number of a node.
+struct Nodes(Numa);
+
+impl<'py> FromPyObject<'_, 'py> for Nodes {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        // A node is never a word, although the command has nothing but text.
+        if let Ok(word) = value.extract::<String>() {
+            let numa = word.parse::<Numa>().ok().filter(|numa| !matches!(numa, Numa::Node(_)));
+            let bad = || "numa must be \"local\", \"interleave\" or the number of a node";
+            return numa.map(Self).ok_or_else(|| PyValueError::new_err(bad()));
+        }
+        value.extract().map(|node| Self(Numa::Node(node)))
+    }
+}
 
 /// The keyword arguments of a call.
 pub(crate) struct Given<'py> {
@@ -73,6 +90,8 @@ impl<'py> Given<'py> {
             kind: self.word("kind")?.unwrap_or_default(),
             allocation_step: self.take("allocation_step")?,
             huge_pages: self.take_or("huge_pages", true)?,
+            numa: self.take::<Nodes>("numa")?.map(|nodes| nodes.0),
+            lock: self.take_or("lock", false)?,
             ..self.transfer()?
         })
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report of a transfer: plain data, which may go from process to process.
 
+use std::collections::BTreeMap;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -24,6 +26,9 @@ pub(crate) struct Report {
     storage_bytes: Option<u64>,
     page_size: Option<u64>,
     huge_bytes: Option<u64>,
+    numa: Option<Numa>,
+    nodes: Option<BTreeMap<u32, u64>>,
+    locked: bool,
     segments: Option<u32>,
     notes: Vec<String>,
     #[serde(skip)]
@@ -35,6 +40,14 @@ pub(crate) struct Report {
     #[serde(skip)]
     #[pyo3(name = "_line")]
     line: String,
+}
+
+/// A word, or the number of a node.
+#[derive(Clone, Debug, Deserialize, IntoPyObject)]
+#[serde(untagged)]
+enum Numa {
+    Node(u32),
+    Word(String),
 }
 
 /// Why a backend was not available.

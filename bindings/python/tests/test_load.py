@@ -18,7 +18,7 @@ from helpers import beside, refused, run
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
-from dmabuf_dio.types import FileKind
+from dmabuf_dio.types import FileKind, Numa
 
 KINDS: list[FileKind] = ["memfd", "file", "private", "any"]
 
@@ -36,6 +36,33 @@ def test_every_byte_is_loaded(file: Path, content: bytes, kind: FileKind, offset
         assert buffer.report.bytes == len(wanted)
         if buffer.kind in ("memfd", "file"):
             assert os.pread(buffer.fd, len(wanted), buffer.data_offset) == wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_is_placed_and_locked_on_request(file: Path, content: bytes, kind: FileKind) -> None:
+    with dmabuf_dio.load(file, kind=kind) as buffer:
+        assert buffer.report is not None
+        assert (buffer.report.numa, buffer.report.nodes, buffer.report.locked) == (None, None, False)
+    values: list[Numa] = ["local", "interleave", 0]
+    for numa in values:
+        with dmabuf_dio.load(file, kind=kind, numa=numa, lock=True, length=8192) as buffer, memoryview(buffer) as view:
+            assert view == content[:8192]
+            report = buffer.report
+            assert report is not None
+            assert report.numa == numa
+            assert report.locked
+            assert report.nodes is None or sum(report.nodes.values()) >= 8192
+            assert pickle.loads(pickle.dumps(report)).nodes == report.nodes
+    with pytest.raises(ValueError, match="node 1023 has no memory") as raised:
+        dmabuf_dio.load(file, kind=kind, numa=1023)
+    assert "choose another numa" in raised.value.__notes__[0]
+    wrong: Any
+    for wrong in ("", "0", "Local"):
+        with pytest.raises(ValueError, match="numa must be"):
+            dmabuf_dio.load(file, kind=kind, numa=wrong)
+    for wrong in (1.5, [0]):
+        with pytest.raises(TypeError):
+            dmabuf_dio.load(file, kind=kind, numa=wrong)
 
 
 def test_load_takes_path_file_and_descriptor(file: Path, content: bytes) -> None:
@@ -201,7 +228,7 @@ def test_reports_are_pickled(file: Path) -> None:
     again = pickle.loads(pickle.dumps(report))
     assert str(again) == str(report) and again.as_dict() == report.as_dict()
     names = [name for name in dir(report) if not name.startswith("__") and name != "as_dict"]
-    assert len(names) == 18
+    assert len(names) == 21
     for name in names:
         assert getattr(again, name) == getattr(report, name), name
     told = report.as_dict()

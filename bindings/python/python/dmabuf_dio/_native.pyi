@@ -15,6 +15,7 @@ from .types import (
     GatheringOptions,
     GatherOptions,
     MadeKind,
+    Numa,
     Numbers,
     Progress,
     RangeOptions,
@@ -88,6 +89,9 @@ class Report:
     storage_bytes: Final[int | None]
     page_size: Final[int | None]
     huge_bytes: Final[int | None]
+    numa: Final[Numa | None]
+    nodes: Final[dict[int, int] | None]
+    locked: Final[bool]
     segments: Final[int | None]
     notes: Final[list[str]]
     refusals: Final[list[Refusal]]

@@ -25,6 +25,8 @@ MadeKind: TypeAlias = Literal["dmabuf", "memfd", "any"]
 # The kind of a buffer for one file, which may be a file in memory with a dma-buf over its pages.
 FileKind: TypeAlias = Union[Kind, Literal["file"]]
 Backend: TypeAlias = Literal["module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"]
+# NUMA nodes: the processor's, all in turn, or the one with this number.
+Numa: TypeAlias = Union[Literal["local", "interleave"], int]
 Progress: TypeAlias = Callable[[int, int], object]
 # An array of 64-bit integers, or a sequence.
 Numbers: TypeAlias = Union["BufferProtocol", "Sequence[int]"]
@@ -55,6 +57,8 @@ class _NewBuffer(_Settings, total=False):
     writable: bool
     allocation_step: int | None
     huge_pages: bool
+    numa: Numa | None
+    lock: bool
 
 
 class LoadOptions(_NewBuffer, total=False):
