@@ -29,7 +29,7 @@ pub(crate) fn load(
     options: &Options,
     cancel: &CancelToken,
 ) -> Result<(Buffer, u64), Error> {
-    let mut memory = Buffer::zeroed(len)?;
+    let mut memory = Buffer::zeroed_with(len, options)?;
     let mut rest = memory.bytes_mut().unwrap_or_default();
     let span = strips.span();
     let is_dense = (len_of(&span) - len) / strips.count() <= JOIN;

@@ -4,7 +4,9 @@
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::memory::lock;
 use crate::memory::page::page_size;
+use crate::memory::place::Place;
 use crate::numa::Numa;
 
 const MAX_CHUNK: u64 = 1 << 30;
@@ -56,6 +58,19 @@ impl Options {
     /// The backends of `order` to try: all, or only the selected one.
     pub(crate) fn backends<'a>(&'a self, order: &'a [Backend]) -> &'a [Backend] {
         self.backend.as_ref().map_or(order, std::slice::from_ref)
+    }
+
+    /// Where the memory of a new buffer of `len` bytes is to be, if something was asked for. To be called
+    /// in the thread that allocates it.
+    pub(crate) fn place(&self, len: u64) -> Result<Option<Place>> {
+        let place = Place::of(self.numa)?;
+        place.map_or(Ok(()), |place| place.ensure(len))?;
+        Ok(place)
+    }
+
+    /// Fails early if a buffer of `len` bytes is to be locked and cannot be.
+    pub(crate) fn check_lock(&self, len: u64) -> Result<()> {
+        if self.lock { lock::check(len) } else { Ok(()) }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -60,8 +60,8 @@ fn load(task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
         system_heap::alloc_for(task, Backend::Buffered, layout.buffer)?
     } else {
         available::ensure(layout.buffer, Charged::Us)?;
-        task.check_lock(layout.buffer)?;
-        let place = task.place(layout.buffer)?;
+        task.options.check_lock(layout.buffer)?;
+        let place = task.options.place(layout.buffer)?;
         memfd::allocate(layout.data_offset + task.length, place.as_ref())?
     };
     let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };

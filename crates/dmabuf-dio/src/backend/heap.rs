@@ -38,7 +38,7 @@ impl Driver for Heap {
             return Err(task.cancelled(0).into());
         }
         let wanted = layout.data_offset + task.length;
-        let place = task.place(layout.buffer)?;
+        let place = task.options.place(layout.buffer)?;
         let call = |file| {
             let read = || heap::alloc_read_file(device.as_fd(), wanted, file, layout.base);
             read_file(task, || place::during(place.as_ref(), read))?

@@ -76,10 +76,10 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
     let layout = task.layout()?;
     let ring = refusal::ring_for(backend, task, layout.buffer)?;
     available::ensure(layout.buffer, Charged::Us)?;
-    let place = task.place(layout.buffer)?;
+    let place = task.options.place(layout.buffer)?;
     let place = place.as_ref();
     if matches!(purpose, Purpose::Memfd | Purpose::File) {
-        task.check_lock(layout.buffer)?;
+        task.options.check_lock(layout.buffer)?;
     }
     let len = match purpose {
         Purpose::Memfd | Purpose::File => layout.data_offset + task.length,

@@ -49,7 +49,7 @@ impl Driver for Module {
             ..Load::default()
         };
         let is_cancelled = || task.watch.is_cancelled();
-        let place = task.place(layout.buffer)?;
+        let place = task.options.place(layout.buffer)?;
         let call = |request: &mut Load| -> Result<_, Error> {
             let load = || context.load(request, is_cancelled);
             watched(task, &context, || place::during(place.as_ref(), load))?

@@ -29,6 +29,7 @@ use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::page::page_size;
 use crate::memory::sizes::PageSizes;
+use crate::options::Options;
 use crate::report::Report;
 
 /// Memory that holds the content of a file, or will: a dma-buf, a memfd, both, or memory of this
@@ -177,9 +178,26 @@ impl Buffer {
     ///
     /// [`Error::NoMemory`] if that is more than there is; [`Error::Buffer`] if the kernel refuses.
     pub fn zeroed(len: u64) -> Result<Self> {
+        Self::zeroed_with(len, &Options::default())
+    }
+
+    /// Like [`zeroed`](Self::zeroed), where and how a load would get its memory: of the options, `huge_pages`,
+    /// `numa` and `lock` count.
+    ///
+    /// # Errors
+    ///
+    /// As for [`zeroed`](Self::zeroed); [`Error::Node`]; [`Error::Lock`].
+    pub fn zeroed_with(len: u64, options: &Options) -> Result<Self> {
         available::ensure(len, Charged::Us)?;
-        let mapping = Mapping::zeroed(len)?;
-        mapping.advise(true);
+        let place = options.place(len)?;
+        options.check_lock(len)?;
+        let own = place.is_some() || options.lock;
+        let mut mapping = if own { Mapping::mapped(len) } else { Mapping::zeroed(len) }?;
+        mapping.advise(options.huge_pages);
+        mapping.put(place.as_ref())?;
+        if options.lock {
+            mapping.lock()?;
+        }
         Ok(Self::private(Arc::new(mapping)))
     }
 

@@ -39,8 +39,8 @@ fn ring(task: &Task<'_>, len: u64) -> (Option<IoUring>, Option<String>) {
 /// Loads into new memory with the same layout as a buffer.
 pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Transferred)> {
     available::ensure(layout.buffer, Charged::Us)?;
-    let place = task.place(layout.buffer)?;
-    task.check_lock(layout.buffer)?;
+    let place = task.options.place(layout.buffer)?;
+    task.options.check_lock(layout.buffer)?;
     let (ring, note) = ring(task, layout.buffer);
     // Memory of the allocator shares pages, which have a place already, and stay locked.
     let own = place.is_some() || task.options.lock;

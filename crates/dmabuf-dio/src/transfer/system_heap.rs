@@ -37,7 +37,7 @@ pub(crate) fn alloc(backend: Backend, len: u64) -> Result<Shared, Attempt> {
 
 /// Allocates the buffer of a load for `backend`, in the place that was asked for.
 pub(crate) fn alloc_for(task: &Task<'_>, backend: Backend, len: u64) -> Result<Shared, Attempt> {
-    let place = task.place(len)?;
+    let place = task.options.place(len)?;
     place::during(place.as_ref(), || alloc(backend, len))?
 }
 

@@ -14,10 +14,10 @@ use crate::file::File;
 use crate::file::extent::{Extent, Split};
 use crate::file::queue::DEFAULT_CHUNK;
 use crate::kind::Kind;
+use crate::memory::Mapping;
 use crate::memory::page::page_size;
-use crate::memory::place::{Place, on_nodes};
+use crate::memory::place::on_nodes;
 use crate::memory::sizes::PageSizes;
-use crate::memory::{Mapping, lock};
 use crate::options::Options;
 
 /// The note if the file could be opened with `O_DIRECT` but not used with it.
@@ -85,19 +85,6 @@ impl Task<'_> {
         let end = layout.data_offset + self.length;
         let whole = self.file.is_direct() && self.has_whole_blocks(layout) && layout.buffer <= room;
         Extent { file: layout.base, buf: 0, len: if whole { layout.buffer } else { end } }
-    }
-
-    /// Where the memory of a new buffer of `len` bytes is to be, if something was asked for. To be called
-    /// in the thread that loads.
-    pub(crate) fn place(&self, len: u64) -> Result<Option<Place>, Error> {
-        let place = Place::of(self.options.numa)?;
-        place.map_or(Ok(()), |place| place.ensure(len))?;
-        Ok(place)
-    }
-
-    /// Fails early if a buffer of `len` bytes is to be locked and cannot be.
-    pub(crate) fn check_lock(&self, len: u64) -> Result<(), Error> {
-        if self.options.lock { lock::check(len) } else { Ok(()) }
     }
 
     /// Notes the pages that new memory has, and the nodes that they are on if those matter.
