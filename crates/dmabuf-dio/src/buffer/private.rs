@@ -73,7 +73,9 @@ impl Private {
         let parts = Parts { ranges: ranges.to_vec(), states, process: std::process::id() };
         let ends = ranges.iter().map(|range| range.end);
         let starts = ranges.iter().map(|range| range.start);
-        for (from, to) in std::iter::once(0).chain(ends).zip(starts.chain([self.mapping.len()])) {
+        // Its last huge page may be longer than the memory.
+        let whole = self.mapping.whole() as u64;
+        for (from, to) in std::iter::once(0).chain(ends).zip(starts.chain([whole])) {
             self.mapping.release(up(from)..down(to));
         }
         let parts = Arc::new(parts);
@@ -148,6 +150,7 @@ fn up(at: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::page::huge_page;
 
     fn memory(pages: u64) -> Private {
         // Less comes from the allocator, which keeps it.
@@ -210,6 +213,24 @@ mod tests {
         assert_eq!(last.mapping.to_vec(last.own.start, 3).expect("read"), [7, 7, 7]);
         parts[4] = None;
         assert_eq!(resident(&mapping), [1]);
+    }
+
+    #[test]
+    fn memory_behind_the_last_part_is_freed() {
+        let page = page_size() as usize;
+        for len in [huge_page() + page_size(), 2 * huge_page() + 100] {
+            let mapping = Arc::new(Mapping::anonymous(len).expect("memory"));
+            let (used, mapped) =
+                ((len as usize).next_multiple_of(page), mapping.whole() / page * page);
+            assert!(mapped > used, "there is room to align it");
+            // SAFETY: this is mapped, for nobody else.
+            let all = unsafe { std::slice::from_raw_parts_mut(mapping.as_ptr(), mapped) };
+            all.fill(7);
+            let parts = Private::new(mapping).split(&[0..100, 100..len]);
+            assert!(all[..used].iter().all(|byte| *byte == 7), "parts have these pages");
+            assert!(all[used..].iter().all(|byte| *byte == 0));
+            drop(parts);
+        }
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl Mapping {
 
     /// Bytes that are mapped from the start on, which may be more than its length: advice for a part
     /// would split the mapping, and its last huge page.
-    fn whole(&self) -> usize {
+    pub(crate) fn whole(&self) -> usize {
         match &self.origin {
             Origin::Mapped(base, size) => size - (self.start.addr().get() - base.addr().get()),
             Origin::Allocated(_) => self.len,
@@ -390,17 +390,18 @@ impl Mapping {
         matches!(self.origin, Origin::Mapped(..))
     }
 
-    /// Frees the pages of a range of private memory: they are zero when they are touched again.
+    /// Frees the pages of a range of private memory, or behind it: they are zero when they are touched again.
     pub(crate) fn release(&self, pages: Range<u64>) {
         if pages.is_empty() || !self.can_release() {
             return;
         }
-        let len = (pages.end.min(self.len()) - pages.start) as usize;
+        let len = (pages.end.min(self.whole() as u64) - pages.start) as usize;
         // Without it, the kernel keeps pages that mlock(2) has locked. Kernels before 5.18 do not know it.
         let mut advise = [libc::MADV_DONTNEED_LOCKED, libc::MADV_DONTNEED].into_iter();
-        // SAFETY: the range lies in the mapping, and the caller owns its content. Where the advice fails,
-        // the memory is freed with the mapping.
-        let free = |advice| unsafe { libc::madvise(self.at(pages.start).cast(), len, advice) } == 0;
+        let start = self.start.as_ptr().wrapping_add(pages.start as usize);
+        // SAFETY: the range lies in what is mapped, and the caller owns its content. Where the advice
+        // fails, the memory is freed with the mapping.
+        let free = |advice| unsafe { libc::madvise(start.cast(), len, advice) } == 0;
         let _ = advise.any(free);
     }
 
