@@ -133,9 +133,10 @@ charts: deps ## draw the charts from bench/results, fill the tables in documents
 	cd bench && python3 -m figures.tables
 
 .PHONY: bench-peers
-bench-peers: build ## compare with other loaders (downloads 2.5 GB, needs 4.5 GB of disk)
+bench-peers: build ## compare with other loaders; memory of programs, which fails beyond its bounds (downloads 5 GB, needs 9 GB of disk)
 	bench/peers/compare
 	bench/peers/memory --dir build --output bench/results/peers-memory.json
+	bench/peers/consumers --dir build --output bench/results/peers-consumers.json
 
 .PHONY: build
 build: deps ## build the command and the benchmarks, in target/release, the C library and the module for SoapySDR, in build

@@ -7,12 +7,12 @@ import pathlib
 import re
 import sys
 
-from . import cost, small, streams, times
+from . import cost, peaks, small, streams, times
 from .results import Result, read
 from .show import columns, number
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = ("docs/notes/measuring.md", "docs/notes/performance.md", "docs/notes/small-reads.md", "docs/streams.md",
+DOCUMENTS = ("docs/notes/measuring.md", "docs/notes/performance.md", "docs/notes/small-reads.md", "docs/streams.md", "docs/models.md",
              *(f"kernel/{folder}/0000-cover-letter.patch"
                for folder in ("series/block", "series/copy-file-range", "series/small-reads",
                               "series/heap-flag", "series-mapped")))
@@ -76,6 +76,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
                                      (found("stream-cost-xfs-7.3-series", "stream"), "XFS")),
         "iio_rings": streams.rings(found("stream-rings-7.3-series", "stream")),
         "rates": streams.rates(found("rates-7.3-series", "rates")),
+        "consumers": peaks.table(found("peers-consumers", "peers-consumers")),
     }
 
 

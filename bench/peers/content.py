@@ -98,10 +98,10 @@ def write(path: str, data_bytes: int, count: int, seed: int) -> None:
         dtype, item = list(types.items())[index % len(types)]
         # The last one has an odd size, if its type allows that, so that the last word is partial.
         bytes_ = size if index < count - 1 or item > 1 else size - 5
-        header[f"layers.{index}.weight"] = {
+        header[f"layers.{index:05}.weight"] = {
             "dtype": dtype, "shape": [bytes_ // item],
             "data_offsets": [index * size, index * size + bytes_]}
-    end = header[f"layers.{count - 1}.weight"]["data_offsets"][1]
+    end = header[f"layers.{count - 1:05}.weight"]["data_offsets"][1]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Peak memory of each loader, and the time to import this project's package.
 
-Memory is what the load adds to the process, at its peak (anonymous, shared and huge pages, read every millisecond), and what it leaves
-of the file in the page cache. Mapped pages of the file are counted in the page cache alone. The table has both relative to the file's
+Memory is what the load adds to the process (anonymous, shared and huge pages) and the pages of the file in the page cache, looked at every
+millisecond, when both together are the most. Mapped pages of the file are counted in the page cache alone. The table has both relative to the file's
 length: 1.00 is the file once, 2.00 are doubled weights. Caches are cold before each load."""
 
 import argparse
-import contextlib
 import os
 import pathlib
 import shlex
@@ -14,10 +13,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 
 import content
 import load
+import watch
 from loaders import LOADERS
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
@@ -31,61 +30,13 @@ IMPORTS = 9
 IMPORT = "import time; begin = time.perf_counter(); import dmabuf_dio; print(time.perf_counter() - begin)"
 
 
-def resident(process: int) -> int:
-    """Bytes of a process that are no file's; 0 once it has ended."""
-    try:
-        with open(f"/proc/{process}/status", encoding="ascii") as status:
-            fields = dict(line.split(":", 1) for line in status)
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    names = ("RssAnon", "RssShmem", "HugetlbPages")
-    return sum(int(fields[name].split()[0]) << 10 for name in names if name in fields)
-
-
-def cached(path: str) -> int:
-    """Bytes of a file that are in the page cache."""
-    return int(subprocess.run(["fincore", "--bytes", "--noheadings", "--output=RES", path], capture_output=True, text=True, check=True).stdout)
-
-
-def drop(path: str) -> None:
-    """Drops a file from the page cache."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if cached(path) > 0:
-        raise RuntimeError(f"{path} stays in the page cache")
-
-
 def measure(name: str, path: str) -> dict[str, object]:
-    """Loads a file once: the bytes that the process grew by at its peak, and those in the page cache."""
-    drop(path)
-    with subprocess.Popen([sys.executable, load.__file__, name, path, "--hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdin and process.stdout and process.stderr
-        process.stdout.readline()
-        before = resident(process.pid)
-        peak = [before]
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.wait(0.001):
-                peak.append(resident(process.pid))
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write("\n")
-            process.stdin.flush()
-        loaded = process.stdout.readline()
-        # While the tensors are there.
-        peak.append(resident(process.pid))
-        left = cached(path)
-        over.set()
-        watcher.join()
-        _, errors = process.communicate()
-    if not loaded:
-        return {"name": name, "unavailable": (errors.strip().splitlines() or ["no reason"])[-1]}
-    return {"name": name, "file_bytes": os.path.getsize(path), "peak_bytes": max(peak) - before, "cached_bytes": left}
+    """Loads a file once: the bytes that the process grew by, and those in the page cache."""
+    try:
+        _, peak, left = watch.watch([sys.executable, load.__file__, name, path, "--hold"], [path])
+    except watch.Failed as error:
+        return {"name": name, "unavailable": str(error)}
+    return {"name": name, "file_bytes": os.path.getsize(path), "peak_bytes": peak, "cached_bytes": left}
 
 
 def import_seconds() -> float:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Every loader on files of both kinds: correct bytes pass, a wrong one is detected."""
+"""Every loader on files of both kinds: correct bytes pass, a wrong one is detected. Memory: what is over a bound is red."""
 
 import os
 import sys
 import tempfile
 
+import consumers
 import content
 import memory
+from consumers import peaks, results
 from load import attempt
 from loaders import LOADERS
 
@@ -70,8 +72,21 @@ def memory_of(name: str, path: str, process: float, cache: float) -> None:
            seen is not None and abs(seen[0] - process) < 0.05 and abs(seen[1] - cache) < 0.05, row)
 
 
+def bounds(folder: str) -> None:
+    """A program within its bound of memory, and one beyond it."""
+    name = "`get_tensor`, kept"
+    content.write(f"{folder}/model.safetensors", 2 * SIZE, 32, SEED)
+    row = consumers.measure(name, 1, folder)
+    expect(f"{name}: within its bound", "ours_process" in row and not peaks.over([results.Row(row)]), row)
+    row["ours_process"] = [part + SIZE for part in row.get("ours_process", [])]
+    expect(f"{name}, half of the file more: over its bound", len(peaks.over([results.Row(row)])) == 1, row)
+
+
 def main() -> int:
     formula()
+    # On a disk, too.
+    with tempfile.TemporaryDirectory(dir=".", prefix=".dmabuf-dio-bench-") as folder:
+        bounds(folder)
     # On a disk: /tmp may be in memory.
     with tempfile.TemporaryDirectory(dir=".", prefix=".dmabuf-dio-bench-") as folder:
         path = os.path.join(folder, "few.safetensors")

@@ -11,6 +11,7 @@ use crate::markdown::{Documented, Place};
 const NOT_RUN: &[(&str, &str)] = &[
     ("SoapySDRUtil", "needs the module and a device; tests/soapysdr runs it"),
     ("bench/peers/compare", "downloads 2.5 GB"),
+    ("bench/peers/consumers", "needs what tests/consumers/python-drop-in downloads"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
     ("bench/peers/memory", "needs the loaders that bench/peers/compare downloads"),
     ("bench/peers/tensors", "needs torch and safetensors; `make bench-tensors` runs it"),
