@@ -32,6 +32,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tools/build-kselftests", "builds the kernel's tests; `make programs` runs it"),
     ("tools/lint-kernel", "needs a kernel's headers; `make lint` runs it"),
     ("tools/mutate-module", "builds a module for each mutant, and boots guests"),
+    ("vllm", "needs a GPU; tests/consumers/vllm runs the loader"),
     ("vm/kernel", "downloads or builds a kernel"),
     ("vm/modules", "builds for a kernel that has to be downloaded"),
     ("vm/root", "downloads packages"),
