@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from helpers import drop_cache, refused
+from helpers import drop_cache, refused, run
 
 import dmabuf_dio
 
@@ -78,6 +78,24 @@ def test_columns_are_read_without_the_others(model: Path, arrays: dict[str, Any]
         assert np.array_equal(found, arrays["layer.0.o.weight"][:, 256:512])
         report = file.report()
         assert report["requested"] == found.nbytes and report["read"] <= 512 * 8192, report
+
+
+def test_columns_are_read_where_no_memfd_can_be_made(model: Path) -> None:
+    program = """
+import numpy, resource, safetensors.numpy, sys
+import dmabuf_dio
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+name = "layer.0.o.weight"
+with dmabuf_dio.safe_open(sys.argv[1], "np") as file:
+    part = file.get_slice(name)[:, 256:512]
+    assert file.report()["reads"] == 1
+found = dict(dmabuf_dio.iter_tensors(sys.argv[1], shard=(1, 2), split={name: "columns"}))
+whole = safetensors.numpy.load_file(sys.argv[1])[name]
+assert numpy.array_equal(part, whole[:, 256:512])
+assert numpy.array_equal(found[name].numpy(), whole[:, 4096:])
+"""
+    drop_cache(model)
+    run(program, model)
 
 
 LLAMA = {

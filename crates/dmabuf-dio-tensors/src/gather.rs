@@ -18,6 +18,8 @@ const WINDOW: u64 = 4 << 20;
 const THREADS: u64 = 3;
 /// The most bytes of a piece.
 const PIECE: u64 = 1 << 20;
+/// The most pieces of a batch: there may be one for each byte.
+const PIECES: usize = 8 << 10;
 /// Reading as many bytes between two strips costs less than another request.
 const JOIN: u64 = 8 << 10;
 
@@ -32,7 +34,7 @@ pub(crate) fn load(
     let mut memory = Buffer::zeroed_with(len, options)?;
     let mut rest = memory.bytes_mut().unwrap_or_default();
     let span = strips.span();
-    let is_dense = (len_of(&span) - len) / strips.count() <= JOIN;
+    let is_dense = strips.widest_gap() <= JOIN;
     let jobs = ((span.end - span.start) / WINDOW).clamp(1, THREADS);
     let first = |job: u64| strips.count() * job / jobs;
     let mut shares = Vec::new();
@@ -46,9 +48,13 @@ pub(crate) fn load(
     let work = |job: usize, cancel: &CancelToken| {
         let mut share = shares[job].lock().unwrap_or_else(PoisonError::into_inner);
         let (numbers, target) = &mut *share;
-        let strips = numbers.clone().map(|number| strips.get(number));
         let source = Source::open(file, is_dense, options, cancel)?;
-        read(source, strips, target)
+        let piece = source.piece();
+        let parts = move |strip: Range<u64>| {
+            let starts = (strip.start..strip.end).step_by(piece as usize);
+            starts.map(move |start| start..strip.end.min(start + piece))
+        };
+        read(source, numbers.clone().map(|number| strips.get(number)).flat_map(parts), target)
     };
     let read: Option<u64> =
         workers::run(shares.len(), THREADS as usize, cancel, work)?.into_iter().sum();
@@ -62,25 +68,26 @@ pub(crate) fn load(
     Ok((memory, read))
 }
 
-/// Reads strips one after the other to `target`.
+/// Reads strips, none longer than a piece, one after the other to `target`.
 fn read(
     mut source: Source<'_>,
-    strips: impl Iterator<Item = Range<u64>>,
+    strips: impl Iterator<Item = Range<u64>> + Clone,
     mut target: &mut [u8],
 ) -> Result<u64, Error> {
     let mut batch = Batch::new(&source);
     let mut read = 0;
+    // A list of those of a batch could be longer than their bytes.
+    let mut unread = strips.clone();
     for strip in strips {
-        for start in (strip.start..strip.end).step_by(batch.piece as usize) {
-            let piece = start..strip.end.min(start + batch.piece);
-            if !batch.has_room(&piece) {
-                (target, read) = (source.read(&batch, target)?, read + batch.used);
-                batch.clear();
-            }
-            batch.add(piece);
+        if !batch.has_room(&strip) {
+            let ours = unread.clone().take(batch.strips);
+            (target, read) = (source.read(&batch, ours, target)?, read + batch.used);
+            unread.by_ref().take(batch.strips).for_each(drop);
+            batch.clear();
         }
+        batch.add(&strip);
     }
-    source.read(&batch, target)?;
+    source.read(&batch, unread, target)?;
     Ok(read + batch.used)
 }
 
@@ -102,24 +109,44 @@ impl<'m> Source<'m> {
         options: &Options,
         cancel: &CancelToken,
     ) -> Result<Self, Error> {
+        let load = || Ok(Self::Load(file, options.clone(), cancel.clone()));
         if is_dense {
-            return Ok(Self::Load(file, options.clone(), cancel.clone()));
+            return load();
         }
-        let window = Buffer::memfd(WINDOW)?;
-        let gatherer = Gatherer::from(file.file()).direct(options.direct).cancel(cancel.clone());
-        let gathering = gatherer.open(&window)?;
-        Ok(Self::Gather(file, window, Box::new(gathering)))
+        let gathering = Buffer::memfd(WINDOW).and_then(|window| {
+            let gatherer = Gatherer::from(file.file()).direct(options.direct);
+            Ok((gatherer.cancel(cancel.clone()).open(&window)?, window))
+        });
+        match gathering {
+            Ok((gathering, window)) => Ok(Self::Gather(file, window, Box::new(gathering))),
+            // A load needs no memfd.
+            Err(Error::Buffer { .. } | Error::Unavailable { .. }) => load(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The most bytes of a strip.
+    fn piece(&self) -> u64 {
+        match self {
+            Self::Load(..) => WINDOW,
+            Self::Gather(..) => PIECE,
+        }
     }
 
     /// Reads the strips of a batch, and copies them to the start of `target`. Returns the rest of it.
-    fn read<'t>(&mut self, batch: &Batch, target: &'t mut [u8]) -> Result<&'t mut [u8], Error> {
+    fn read<'t>(
+        &mut self,
+        batch: &Batch,
+        strips: impl Iterator<Item = Range<u64>> + Clone,
+        target: &'t mut [u8],
+    ) -> Result<&'t mut [u8], Error> {
         match self {
             Self::Load(file, options, cancel) => {
                 let Some(piece) = batch.pieces.first() else { return Ok(target) };
                 let loader = Loader::from(file.file()).offset(piece.offset).length(piece.len);
                 let loaded = loader.options(options.clone()).cancel(cancel.clone()).load()?;
                 let all = loaded.bytes().unwrap_or_default();
-                batch.copy(target, |at, out| {
+                batch.copy(strips, target, |at, out| {
                     out.copy_from_slice(&all[at as usize..at as usize + out.len()]);
                     Ok(())
                 })
@@ -127,13 +154,13 @@ impl<'m> Source<'m> {
             Self::Gather(file, window, gathering) => {
                 let gathered = gathering.read(&batch.pieces)?;
                 for (number, error) in gathered.errors() {
-                    let wanted = batch.wanted(number);
+                    let wanted = batch.wanted(strips.clone(), number);
                     if let Some(error) = failure(file, &batch.pieces[number], &wanted, error) {
                         return Err(error);
                     }
                 }
                 let map = window.map()?;
-                let rest = batch.copy(target, |at, out| map.read_at(at, out))?;
+                let rest = batch.copy(strips, target, |at, out| map.read_at(at, out))?;
                 map.finish()?;
                 Ok(rest)
             }
@@ -152,21 +179,21 @@ struct Batch {
     /// Bytes of the pieces.
     used: u64,
     pieces: Vec<Piece>,
-    /// Strips: their ranges in the file, and their pieces.
-    strips: Vec<(Range<u64>, usize)>,
+    /// How many strips.
+    strips: usize,
 }
 
 impl Batch {
     fn new(source: &Source<'_>) -> Self {
-        let (unit, piece, join) = match source {
+        let (unit, join) = match source {
             // One piece is all that a load reads.
-            Source::Load(..) => (1, WINDOW, WINDOW),
+            Source::Load(..) => (1, WINDOW),
             Source::Gather(_, _, gathering) => {
                 let (block, place) = gathering.alignment();
-                (block.max(place), PIECE, JOIN)
+                (block.max(place), JOIN)
             }
         };
-        Self { unit, piece, join, used: 0, pieces: Vec::new(), strips: Vec::new() }
+        Self { unit, piece: source.piece(), join, used: 0, pieces: Vec::new(), strips: 0 }
     }
 
     /// The requests' bytes of a strip: whole blocks.
@@ -191,32 +218,35 @@ impl Batch {
     fn has_room(&self, strip: &Range<u64>) -> bool {
         let (more, joins) = self.more(strip);
         // A load reads one piece.
-        let is_piece = joins || self.join < WINDOW;
+        let is_piece = joins || self.join < WINDOW && self.pieces.len() < PIECES;
         self.pieces.is_empty() || is_piece && self.used + more <= WINDOW
     }
 
-    fn add(&mut self, strip: Range<u64>) {
-        let (more, joins) = self.more(&strip);
+    fn add(&mut self, strip: &Range<u64>) {
+        let (more, joins) = self.more(strip);
         if let Some(piece) = self.pieces.last_mut().filter(|_| joins) {
             piece.len += more;
         } else {
-            let offset = self.blocks(&strip).start;
+            let offset = self.blocks(strip).start;
             self.pieces.push(Piece { offset, buf_offset: self.used, len: more });
         }
         self.used += more;
-        self.strips.push((strip, self.pieces.len() - 1));
+        self.strips += 1;
     }
 
     /// Copies the strips to the start of `target`, by `read`, which gets places among the pieces. Returns the
     /// rest of `target`.
     fn copy<'t>(
         &self,
+        strips: impl Iterator<Item = Range<u64>>,
         mut target: &'t mut [u8],
         mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
     ) -> Result<&'t mut [u8], Error> {
-        for (strip, number) in &self.strips {
-            let piece = &self.pieces[*number];
-            let (out, rest) = target.split_at_mut(len_of(strip) as usize);
+        let mut pieces = self.pieces.iter().peekable();
+        for strip in strips {
+            while pieces.next_if(|piece| !has(piece, &strip)).is_some() {}
+            let Some(piece) = pieces.peek() else { break };
+            let (out, rest) = target.split_at_mut(len_of(&strip) as usize);
             read(piece.buf_offset + (strip.start - piece.offset), out)?;
             target = rest;
         }
@@ -224,16 +254,21 @@ impl Batch {
     }
 
     /// The strips of a piece, from the first to the last.
-    fn wanted(&self, number: usize) -> Range<u64> {
-        let mut strips = self.strips.iter().filter(|(_, of)| *of == number).map(|(strip, _)| strip);
+    fn wanted(&self, strips: impl Iterator<Item = Range<u64>>, number: usize) -> Range<u64> {
         let piece = &self.pieces[number];
-        let first = strips.next().cloned().unwrap_or(piece.offset..piece.offset);
-        first.start..strips.next_back().map_or(first.end, |strip| strip.end)
+        let mut strips = strips.filter(|strip| has(piece, strip));
+        let first = strips.next().unwrap_or(piece.offset..piece.offset);
+        first.start..strips.last().map_or(first.end, |strip| strip.end)
     }
 
     fn clear(&mut self) {
         self.used = 0;
         self.pieces.clear();
-        self.strips.clear();
+        self.strips = 0;
     }
+}
+
+/// Whether a piece has all bytes of a strip.
+fn has(piece: &Piece, strip: &Range<u64>) -> bool {
+    piece.offset <= strip.start && strip.end <= piece.offset + piece.len
 }

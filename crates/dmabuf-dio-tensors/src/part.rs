@@ -112,6 +112,8 @@ mod tests {
         assert!(found.windows(2).all(|pair| pair[0].end <= pair[1].start), "{found:?}");
         let first = found.first().map_or(1000, |strip| strip.start);
         assert_eq!(described.range, first..found.last().map_or(first, |strip| strip.end));
+        let gaps = found.windows(2).map(|pair| pair[1].start - pair[0].end);
+        assert_eq!(strips.widest_gap(), gaps.max().unwrap_or(0), "{found:?}");
         found
     }
 
@@ -128,6 +130,9 @@ mod tests {
             }
             if size > 2 {
                 picks.push(vec![0..1, 2..size]);
+            }
+            if size > 4 {
+                picks.push(vec![0..1, 2..3, 4..size]);
             }
             picks
         };

@@ -10,11 +10,21 @@ use crate::tensor::Tensor;
 pub(crate) struct Strips {
     /// The offset of the tensor in the file.
     start: u64,
-    /// The dimensions outside of a strip: the elements taken, and the bytes from one to the next.
-    outer: Vec<(Vec<Range<u64>>, u64)>,
+    /// The dimensions outside of a strip.
+    outer: Vec<Axis>,
     /// The strips of one element of those, in bytes.
     inner: Vec<Range<u64>>,
     count: u64,
+}
+
+/// The elements that are taken in a dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Axis {
+    /// Ranges that ascend, each with the number of elements before it: there may be many.
+    ranges: Vec<(u64, Range<u64>)>,
+    taken: u64,
+    /// The bytes from one element to the next.
+    stride: u64,
 }
 
 impl Strips {
@@ -40,12 +50,9 @@ impl Strips {
         let strip =
             |range: &Range<u64>| Some(bytes(range.start * within)?..bytes(range.end * within)?);
         let inner = ranges[cut].iter().map(strip).collect::<Option<Vec<_>>>()?;
-        let axis = |dim: usize| Some((ranges[dim].clone(), bytes(stride(dim))?));
+        let axis = |dim: usize| Some(Axis::new(&ranges[dim], bytes(stride(dim))?));
         let outer = (0..cut).map(axis).collect::<Option<Vec<_>>>()?;
-        let taken = |(ranges, _): &(Vec<Range<u64>>, u64)| {
-            ranges.iter().map(|range| range.end - range.start).sum::<u64>()
-        };
-        let count = outer.iter().map(taken).product::<u64>() * inner.len() as u64;
+        let count = outer.iter().map(|axis| axis.taken).product::<u64>() * inner.len() as u64;
         Some(Self { start, outer, inner, count })
     }
 
@@ -67,23 +74,54 @@ impl Strips {
         let strip = &self.inner[(number % each) as usize];
         let mut left = number / each;
         let mut at = self.start;
-        for (ranges, stride) in self.outer.iter().rev() {
-            let taken: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-            at += element(ranges, left % taken) * stride;
-            left /= taken;
+        for axis in self.outer.iter().rev() {
+            at += axis.element(left % axis.taken) * axis.stride;
+            left /= axis.taken;
         }
         at + strip.start..at + strip.end
     }
+
+    /// The most bytes between two strips that follow each other.
+    pub(crate) fn widest_gap(&self) -> u64 {
+        let between = self.inner.windows(2).map(|pair| pair[1].start - pair[0].end);
+        let mut widest = between.max().unwrap_or(0);
+        let ends = self.inner.first().zip(self.inner.last());
+        let (mut start, mut end) = ends.map_or((0, 0), |(first, last)| (first.start, last.end));
+        for axis in self.outer.iter().rev() {
+            // Everything from `start` to `end` is repeated for each element.
+            if let Some(step) = axis.widest_step() {
+                widest = widest.max(step * axis.stride - (end - start));
+            }
+            start += axis.element(0) * axis.stride;
+            end += axis.element(axis.taken - 1) * axis.stride;
+        }
+        widest
+    }
 }
 
-/// The element with this number among those of ranges that have so many.
-fn element(ranges: &[Range<u64>], mut number: u64) -> u64 {
-    for range in ranges {
-        let len = range.end - range.start;
-        if number < len {
-            return range.start + number;
-        }
-        number -= len;
+impl Axis {
+    /// Takes the elements of ranges, which are not empty.
+    fn new(ranges: &[Range<u64>], stride: u64) -> Self {
+        let mut taken = 0;
+        let with_place = |range: &Range<u64>| {
+            let before = taken;
+            taken += range.end - range.start;
+            (before, range.clone())
+        };
+        let ranges = ranges.iter().map(with_place).collect();
+        Self { ranges, taken, stride }
     }
-    0
+
+    /// The element at a place among those that are taken.
+    fn element(&self, number: u64) -> u64 {
+        let place = self.ranges.partition_point(|(before, _)| *before <= number).saturating_sub(1);
+        self.ranges.get(place).map_or(0, |(before, range)| range.start + (number - before))
+    }
+
+    /// The most elements from one that is taken to the next.
+    fn widest_step(&self) -> Option<u64> {
+        let within = self.ranges.iter().any(|(_, range)| range.end - range.start > 1);
+        let between = self.ranges.windows(2).map(|pair| pair[1].1.start - pair[0].1.end + 1);
+        between.max().or(within.then_some(1))
+    }
 }

@@ -270,3 +270,25 @@ fn ranks_together_read_the_file_once() {
     assert!(read * 100 <= len * 102, "{read} bytes read of {len}");
     println!("{:.4} of the file", read as f64 / len as f64);
 }
+
+#[test]
+fn bytes_between_strips_are_read_if_they_are_few_everywhere() {
+    let matrix = Sample::new("matrix", Dtype::U8, &[6, 2 << 20]);
+    let (_folder, model) = model(std::slice::from_ref(&matrix));
+    // 3.5 KiB are between two strips on average: 1 byte, or nearly 2 MiB.
+    let mut part = Part::whole(0);
+    for column in 0..600 {
+        part = part.take(1, 2 * column..2 * column + 1);
+    }
+    let reader = Reader::new(Arc::clone(&model));
+    let found = reader.part(&part, &CancelToken::new()).expect("read");
+    let expected: Vec<u8> = matrix
+        .bytes
+        .chunks(2 << 20)
+        .flat_map(|row| row.iter().step_by(2).take(600))
+        .copied()
+        .collect();
+    check(found.as_ref(), &expected, "every second column of the first 1200");
+    let read = reader.report().read;
+    assert!(read <= 6 * 3 * 4096, "{read} bytes were read for {}", expected.len());
+}
