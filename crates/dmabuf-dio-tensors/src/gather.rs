@@ -23,19 +23,51 @@ const PIECES: usize = 8 << 10;
 /// Reading as many bytes between two strips costs less than another request.
 const JOIN: u64 = 8 << 10;
 
+/// The threads of a reader's gathers, each of which has a window.
+#[derive(Debug, Default)]
+pub(crate) struct Threads(Mutex<u64>);
+
+/// Some of them, and their window.
+#[derive(Debug)]
+struct Taken<'t> {
+    threads: &'t Threads,
+    count: u64,
+    window: u64,
+}
+
+impl Threads {
+    /// As many as are wanted and are left, at least one: gathers at the same time share the disk.
+    fn take(&self, wanted: u64) -> Taken<'_> {
+        let mut busy = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = THREADS.saturating_sub(*busy);
+        let (count, window) =
+            if free == 0 { (1, WINDOW / 2) } else { (wanted.clamp(1, free), WINDOW) };
+        *busy += count;
+        Taken { threads: self, count, window }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        *self.threads.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.count;
+    }
+}
+
 /// Reads strips of a file into one buffer, of `len` bytes: also how many bytes were read.
 pub(crate) fn load(
     file: &ModelFile,
     strips: &Strips,
     len: u64,
     options: &Options,
+    threads: &Threads,
     cancel: &CancelToken,
 ) -> Result<(Buffer, u64), Error> {
     let mut memory = Buffer::zeroed_with(len, options)?;
     let mut rest = memory.bytes_mut().unwrap_or_default();
     let span = strips.span();
     let is_dense = strips.widest_gap() <= JOIN;
-    let jobs = ((span.end - span.start) / WINDOW).clamp(1, THREADS);
+    let taken = threads.take((span.end - span.start) / WINDOW);
+    let (jobs, window) = (taken.count, taken.window);
     let first = |job: u64| strips.count() * job / jobs;
     let mut shares = Vec::new();
     for job in 0..jobs {
@@ -48,7 +80,7 @@ pub(crate) fn load(
     let work = |job: usize, cancel: &CancelToken| {
         let mut share = shares[job].lock().unwrap_or_else(PoisonError::into_inner);
         let (numbers, target) = &mut *share;
-        let source = Source::open(file, is_dense, options, cancel)?;
+        let source = Source::open(file, is_dense, window, options, cancel)?;
         let piece = source.piece();
         let parts = move |strip: Range<u64>| {
             let starts = (strip.start..strip.end).step_by(piece as usize);
@@ -57,7 +89,7 @@ pub(crate) fn load(
         read(source, numbers.clone().map(|number| strips.get(number)).flat_map(parts), target)
     };
     let read: Option<u64> =
-        workers::run(shares.len(), THREADS as usize, cancel, work)?.into_iter().sum();
+        workers::run(shares.len(), shares.len(), cancel, work)?.into_iter().sum();
     drop(shares);
     let read = read.ok_or_else(|| Error::Cancelled {
         path: file.path().to_owned(),
@@ -98,7 +130,7 @@ fn len_of(range: &Range<u64>) -> u64 {
 /// The way to read a batch.
 enum Source<'m> {
     /// All from its first to its last byte.
-    Load(&'m ModelFile, Options, CancelToken),
+    Load(&'m ModelFile, u64, Options, CancelToken),
     Gather(&'m ModelFile, Buffer, Box<Gathering>),
 }
 
@@ -106,14 +138,15 @@ impl<'m> Source<'m> {
     fn open(
         file: &'m ModelFile,
         is_dense: bool,
+        window: u64,
         options: &Options,
         cancel: &CancelToken,
     ) -> Result<Self, Error> {
-        let load = || Ok(Self::Load(file, options.clone(), cancel.clone()));
+        let load = || Ok(Self::Load(file, window, options.clone(), cancel.clone()));
         if is_dense {
             return load();
         }
-        let gathering = Buffer::memfd(WINDOW).and_then(|window| {
+        let gathering = Buffer::memfd(window).and_then(|window| {
             let gatherer = Gatherer::from(file.file()).direct(options.direct);
             Ok((gatherer.cancel(cancel.clone()).open(&window)?, window))
         });
@@ -125,10 +158,18 @@ impl<'m> Source<'m> {
         }
     }
 
+    /// The most bytes of a batch.
+    fn window(&self) -> u64 {
+        match self {
+            Self::Load(_, window, ..) => *window,
+            Self::Gather(_, window, _) => window.len(),
+        }
+    }
+
     /// The most bytes of a strip.
     fn piece(&self) -> u64 {
         match self {
-            Self::Load(..) => WINDOW,
+            Self::Load(_, window, ..) => *window,
             Self::Gather(..) => PIECE,
         }
     }
@@ -141,7 +182,7 @@ impl<'m> Source<'m> {
         target: &'t mut [u8],
     ) -> Result<&'t mut [u8], Error> {
         match self {
-            Self::Load(file, options, cancel) => {
+            Self::Load(file, _, options, cancel) => {
                 let Some(piece) = batch.pieces.first() else { return Ok(target) };
                 let loader = Loader::from(file.file()).offset(piece.offset).length(piece.len);
                 let loaded = loader.options(options.clone()).cancel(cancel.clone()).load()?;
@@ -170,6 +211,8 @@ impl<'m> Source<'m> {
 
 /// Strips that are read by one call.
 struct Batch {
+    /// The most bytes of the pieces.
+    window: u64,
     /// The alignment of requests.
     unit: u64,
     /// The most bytes of a piece.
@@ -187,13 +230,14 @@ impl Batch {
     fn new(source: &Source<'_>) -> Self {
         let (unit, join) = match source {
             // One piece is all that a load reads.
-            Source::Load(..) => (1, WINDOW),
+            Source::Load(_, window, ..) => (1, *window),
             Source::Gather(_, _, gathering) => {
                 let (block, place) = gathering.alignment();
                 (block.max(place), JOIN)
             }
         };
-        Self { unit, piece: source.piece(), join, used: 0, pieces: Vec::new(), strips: 0 }
+        let (window, piece) = (source.window(), source.piece());
+        Self { window, unit, piece, join, used: 0, pieces: Vec::new(), strips: 0 }
     }
 
     /// The requests' bytes of a strip: whole blocks.
@@ -218,8 +262,8 @@ impl Batch {
     fn has_room(&self, strip: &Range<u64>) -> bool {
         let (more, joins) = self.more(strip);
         // A load reads one piece.
-        let is_piece = joins || self.join < WINDOW && self.pieces.len() < PIECES;
-        self.pieces.is_empty() || is_piece && self.used + more <= WINDOW
+        let is_piece = joins || self.join < self.window && self.pieces.len() < PIECES;
+        self.pieces.is_empty() || is_piece && self.used + more <= self.window
     }
 
     fn add(&mut self, strip: &Range<u64>) {
@@ -271,4 +315,24 @@ impl Batch {
 /// Whether a piece has all bytes of a strip.
 fn has(piece: &Piece, strip: &Range<u64>) -> bool {
     piece.offset <= strip.start && strip.end <= piece.offset + piece.len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathers_at_the_same_time_share_the_windows() {
+        let threads = Threads::default();
+        let shape = |taken: &Taken<'_>| (taken.count, taken.window);
+        let one = threads.take(100);
+        assert_eq!(shape(&one), (THREADS, WINDOW));
+        let (two, three) = (threads.take(100), threads.take(0));
+        assert_eq!((shape(&two), shape(&three)), ((1, WINDOW / 2), (1, WINDOW / 2)));
+        drop(one);
+        assert_eq!(shape(&threads.take(100)), (1, WINDOW));
+        drop((two, three));
+        assert_eq!(shape(&threads.take(2)), (2, WINDOW));
+        assert_eq!(shape(&threads.take(100)), (THREADS, WINDOW));
+    }
 }

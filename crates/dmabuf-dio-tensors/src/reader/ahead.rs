@@ -36,7 +36,8 @@ pub(super) struct Ahead<B> {
     wanted: BTreeMap<usize, u32>,
     /// Those of them that are not in `places`.
     missing: BTreeSet<usize>,
-    /// Those whose read failed: a disk may take seconds to say so, and says so to who requests them.
+    /// Those that are not read ahead. Also those whose read failed: a disk may take seconds to say so, and says
+    /// so to who requests them.
     avoided: BTreeSet<usize>,
     /// The tensor after the last one that was requested in order.
     next: usize,
@@ -100,6 +101,12 @@ impl<B> Ahead<B> {
                 self.missing.remove(&number);
             }
         }
+    }
+
+    /// A tensor is not to be read ahead.
+    pub(super) fn avoid(&mut self, number: usize) {
+        self.avoided.insert(number);
+        self.missing.remove(&number);
     }
 
     /// Notes that a tensor is requested.
@@ -269,8 +276,7 @@ impl<B> Ahead<B> {
         for &number in &run.tensors {
             drop(self.remove(tensors, number));
             if broken {
-                self.avoided.insert(number);
-                self.missing.remove(&number);
+                self.avoid(number);
             } else {
                 self.planned = self.planned.min(number).max(self.next);
             }
@@ -461,6 +467,23 @@ mod tests {
         assert_eq!(ahead.more(&tensors).map(|run| run.tensors[0]), Some(8));
         ahead.request(&tensors, 1);
         assert_eq!(ahead.now(&tensors, 1, false).tensors, [1]);
+    }
+
+    #[test]
+    fn avoided_tensors_are_read_when_they_are_requested() {
+        let tensors = model(&[&[MIB; 8][..], &[100 * MIB], &[MIB; 8]].concat());
+        for announced in [true, false] {
+            let mut ahead = ahead(16 * MIB);
+            ahead.avoid(8);
+            (0..17).filter(|_| announced).for_each(|number| ahead.want(number));
+            for number in 0..8 {
+                let read = get(&mut ahead, &tensors, number).concat();
+                assert!(!read.contains(&8), "{read:?}");
+            }
+            assert_eq!(get(&mut ahead, &tensors, 8)[0], [8]);
+            (9..17).for_each(|number| drop(get(&mut ahead, &tensors, number)));
+            assert_eq!((ahead.held, ahead.report.read), (0, 116 * MIB));
+        }
     }
 
     #[test]

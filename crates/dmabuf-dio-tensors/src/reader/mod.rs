@@ -67,6 +67,7 @@ struct Shared {
     /// `None`: all tensors.
     parts: Option<Parts>,
     options: Options,
+    threads: gather::Threads,
     /// Ends reads ahead with the reader.
     cancel: CancelToken,
     state: Mutex<State>,
@@ -117,7 +118,7 @@ impl Reader {
     ///
     /// A part that is contiguous in the file is read as a tensor is. Of any other, blocks of the file that have
     /// bytes of it are read, and bytes between them if they are at most 8 KiB; the CPU copies its bytes from
-    /// there.
+    /// there. Where no memfd can be made to read blocks into, all bytes between them may be read.
     ///
     /// # Errors
     ///
@@ -145,7 +146,8 @@ impl Reader {
         let ahead = Ahead::new(Window::new(window), thrift);
         let state = Mutex::new(State { ahead, running: 0, has_failed: false });
         let (cancel, ended) = (CancelToken::new(), Condvar::new());
-        Self { shared: Arc::new(Shared { model, parts, options, cancel, state, ended }) }
+        let threads = gather::Threads::default();
+        Self { shared: Arc::new(Shared { model, parts, options, threads, cancel, state, ended }) }
     }
 
     /// The model.
@@ -176,6 +178,12 @@ impl Reader {
     /// Takes an announcement back.
     pub fn forget(&self, number: usize) {
         self.shared.lock().ahead.forget(number);
+    }
+
+    /// Does not read a tensor ahead, even if it follows others or is announced: it will not be requested, or
+    /// is to be read when it is.
+    pub fn avoid(&self, number: usize) {
+        self.shared.lock().ahead.avoid(number);
     }
 
     /// A tensor, by its place in [`tensors`](Self::tensors), in [`Private`](Kind::Private) memory of its
@@ -391,7 +399,8 @@ impl Shared {
         let began = Instant::now();
         if let ([strips], [tensor]) = (strips, tensors) {
             if strips.count() > 1 {
-                let loaded = gather::load(file, strips, tensor.len(), &self.options, cancel);
+                let (len, threads) = (tensor.len(), &self.threads);
+                let loaded = gather::load(file, strips, len, &self.options, threads, cancel);
                 let (memory, bytes) = loaded.map_err(|error| file.error(error))?;
                 let seconds = began.elapsed().as_secs_f64();
                 return Ok(Read { parts: vec![memory], bytes, seconds });
