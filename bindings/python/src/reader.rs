@@ -42,6 +42,8 @@ pub(crate) struct Reader {
     /// Those that it reads; `None`: all tensors.
     parts: Option<Vec<Part>>,
     window: Option<u64>,
+    /// Whether tensors beyond the window are not read ahead.
+    within: bool,
     /// With the number of forks before it was made: a child has none of its threads.
     shared: Lock<(u32, Arc<Shared>)>,
     /// Bytes of the tensors that are announced.
@@ -53,7 +55,7 @@ impl Reader {
         let mut shared = self.shared.lock();
         let generation = lock::generation();
         if shared.0 != generation {
-            let fresh = made(&self.model, self.parts.as_deref(), self.window);
+            let fresh = made(&self.model, self.parts.as_deref(), self.window, self.within);
             // It could be made before.
             let Ok(fresh) = fresh else { return Arc::clone(&shared.1) };
             let old = std::mem::replace(&mut *shared, (generation, Arc::new(fresh)));
@@ -116,15 +118,17 @@ impl Reader {
 #[pymethods]
 impl Reader {
     /// `window`: the bytes that may be in memory before they are requested; `None`: chosen. `shard`: rank and
-    /// world. `cuts`: which parts of which tensors are read, by default all of all.
+    /// world. `cuts`: which parts of which tensors are read, by default all of all. `within`: tensors beyond the
+    /// window are not read ahead, as they are not requested as a whole.
     #[new]
-    #[pyo3(signature = (model, window = None, shard = None, cuts = None))]
+    #[pyo3(signature = (model, window = None, shard = None, cuts = None, within = false))]
     fn new(
         py: Python<'_>,
         model: &model::Model,
         window: Option<u64>,
         shard: Option<(u32, u32)>,
-        cuts: Option<Vec<(usize, Cut)>>,
+        cuts: Option<Vec<(usize, Option<Cut>)>>,
+        within: bool,
     ) -> PyResult<Self> {
         let model = Arc::clone(model.shared());
         let made = || {
@@ -132,11 +136,11 @@ impl Reader {
             let shard = Shard::new(rank, world)?;
             let part = |(number, cut)| part(shard, &model, number, cut);
             let parts = cuts.map(|cuts| cuts.into_iter().map(part).collect()).transpose()?;
-            Ok((made(&model, parts.as_deref(), window)?, parts))
+            Ok((made(&model, parts.as_deref(), window, within)?, parts))
         };
         let (shared, parts) = made().map_err(|error| raise_tensors(py, &error))?;
         let shared = Lock::new((lock::generation(), Arc::new(shared)));
-        Ok(Self { model, parts, window, shared, announced: Arc::default() })
+        Ok(Self { model, parts, window, within, shared, announced: Arc::default() })
     }
 
     /// A tensor by its place among `keys()`, and its bytes, which nothing else refers to: what the
@@ -283,28 +287,50 @@ impl Drop for Wanted {
 }
 
 /// What of a tensor is read: all, or a part of the elements in a dimension. That is the rank's share of sections
-/// with so many elements (of one, if there are none), or these ranges.
-type Cut = Option<(usize, Vec<u64>, Option<Vec<(u64, u64)>>)>;
+/// with so many elements (of one, if there are none), or these ranges. Or elements, from the first to the last in
+/// each dimension.
+#[derive(FromPyObject)]
+enum Cut {
+    Along(usize, Vec<u64>, Option<Vec<(u64, u64)>>),
+    Elements(Vec<(u64, u64)>),
+}
 
-fn part(shard: Shard, model: &Model, number: usize, cut: Cut) -> Result<Part, Error> {
+fn part(shard: Shard, model: &Model, number: usize, cut: Option<Cut>) -> Result<Part, Error> {
+    let whole = Part::whole(number);
     match cut {
-        None => Ok(Part::whole(number)),
-        Some((dim, sections, None)) => {
+        None => Ok(whole),
+        Some(Cut::Along(dim, sections, None)) => {
             shard.part(model, number, &Split::along(dim).sections(sections))
         }
-        Some((dim, _, Some(ranges))) => {
-            let whole = Part::whole(number);
+        Some(Cut::Along(dim, _, Some(ranges))) => {
             Ok(ranges.into_iter().fold(whole, |part, (start, end)| part.take(dim, start..end)))
+        }
+        Some(Cut::Elements(elements)) => {
+            let take = |part: Part, (dim, (start, end))| part.take(dim, start..end);
+            Ok(elements.into_iter().enumerate().fold(whole, take))
         }
     }
 }
 
-fn made(model: &Arc<Model>, parts: Option<&[Part]>, window: Option<u64>) -> Result<Shared, Error> {
+fn made(
+    model: &Arc<Model>,
+    parts: Option<&[Part]>,
+    window: Option<u64>,
+    within: bool,
+) -> Result<Shared, Error> {
     let (model, options) = (Arc::clone(model), dmabuf_dio::Options::default());
-    match parts {
-        None => Ok(Shared::with(model, window, &options)),
-        Some(parts) => Shared::of_parts(model, parts, window, &options),
+    let reader = match parts {
+        None => Shared::with(model, window, &options),
+        Some(parts) => Shared::of_parts(model, parts, window, &options)?,
+    };
+    let most = if within { reader.report().window.max(WORTH_A_LOAD) } else { u64::MAX };
+    for (number, tensor) in reader.tensors().iter().enumerate() {
+        // Packed types are requested as a whole.
+        if tensor.len() > most && tensor.dtype.block().elements == 1 {
+            reader.avoid(number);
+        }
     }
+    Ok(reader)
 }
 
 fn no_tensor() -> PyErr {

@@ -326,10 +326,12 @@ def test_tensors_beyond_the_window_pass_through_it_to_their_device(model, window
     assert torch.equal(one, theirs["large"])
 
 
-def test_tensor_on_its_way_to_a_device_takes_the_window(tmp_path):
+@pytest.mark.parametrize("shape", [(1 << 14, 1 << 12), (2, 1, 2, 1 << 24), (1, 1 << 26)])
+def test_tensor_on_its_way_to_a_device_takes_the_window(tmp_path, shape):
     """In a process of its own. The device "meta" has no memory."""
     path = tmp_path / "large.safetensors"
-    safetensors.torch.save_file({"large": torch.zeros(1 << 14, 1 << 12), "small": torch.ones(8)}, path)
+    before = {f"before{number}": torch.ones(1 << 20) for number in range(4)}
+    safetensors.torch.save_file({**before, "large": torch.zeros(shape), "small": torch.ones(8)}, path)
     program = """
 import os, sys, dmabuf_dio, dmabuf_dio.torch
 def anonymous():
@@ -338,21 +340,28 @@ def anonymous():
     return sum(int(line[1]) << 10 for line in lines if line[0][:-1] in names)
 import torch
 peaks = []
-narrow, empty = torch.Tensor.narrow, torch.empty
+copy = torch.Tensor.copy_
 def watched(*arguments):
     peaks.append(anonymous())
-    return narrow(*arguments)
-with dmabuf_dio.safe_open(sys.argv[1], "pt", device="meta", window=16 << 20) as file:
-    file.get_tensor("small")
-    torch.Tensor.narrow = watched
+    return copy(*arguments)
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.fdatasync(file)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+with dmabuf_dio.safe_open(sys.argv[1], "pt", device="meta", window=16 << 20, backend="pread") as file:
+    torch.Tensor.copy_ = watched
     before = anonymous()
-    tensor = file.get_tensor("large")
-assert tensor.device.type == "meta" and tensor.shape == (1 << 14, 1 << 12), tensor
-print(max(peaks) - before, len(peaks))
+    # Neither read ahead as a whole nor twice
+    tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
+    report = file.report()
+assert tensors["large"].device.type == "meta"
+print(max(peaks) - before, len(peaks), report["requested"], report["read"], *tensors["large"].shape)
 """
     done = subprocess.run([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True, check=True)
-    peak, pieces = map(int, done.stdout.split())
-    assert pieces >= 64 and peak <= 32 << 20, done.stdout
+    peak, pieces, requested, read, *found = map(int, done.stdout.split())
+    assert found == list(shape)
+    assert pieces >= 64 and peak <= 48 << 20, done.stdout
+    size = path.stat().st_size
+    assert requested in range(size - 4096, size) and read in range(256 << 20, size + (1 << 20)), (done.stdout, size)
 
 
 @pytest.fixture(scope="session")

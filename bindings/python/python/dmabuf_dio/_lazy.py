@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class Lazy:
-    """Tensors by name. `maps`: what the page cache has is mapped, copied when it is written, in place of copied."""
+    """Tensors by name. `maps`: what the page cache has is mapped, copied when it is written, in place of copied.
 
-    def __init__(self, model: Model, maps: bool, window: int | None = None) -> None:
+    `within`: tensors of more than `most` bytes are not read ahead.
+    """
+
+    def __init__(self, model: Model, maps: bool, window: int | None = None, within: bool = False) -> None:
         self.model = model
-        self.reader = _Reader(model, window)
+        self.reader = _Reader(model, window, within=within)
+        self.most = max(self.reader.report()["window"], 4 << 20)
         self._maps = maps
         self._position = {name: number for number, name in enumerate(model.keys())}
 

@@ -200,7 +200,8 @@ class _Reader:
         model: Model,
         window: int | None = None,
         shard: tuple[int, int] | None = None,
-        cuts: list[tuple[int, tuple[int, list[int], list[tuple[int, int]] | None] | None]] | None = None,
+        cuts: Sequence[tuple[int, tuple[int, list[int], list[tuple[int, int]] | None] | list[tuple[int, int]] | None]] | None = None,
+        within: bool = False,
     ) -> Self: ...
     def get(self, number: int, maps: bool, /) -> tuple[TensorInfo, Buffer | bytearray | _Mapped]: ...
     def take(self, number: int, /) -> tuple[TensorInfo, Buffer | bytearray]: ...

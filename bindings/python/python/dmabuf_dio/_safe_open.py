@@ -58,7 +58,9 @@ class safe_open:
         if model.format != "safetensors":
             # Programs find out by the error which format a file has.
             raise _unreadable(f"{model.files[0]}: a {model.format} file", ["open it with dmabuf_dio.open()"])
-        self._file: Lazy | None = Lazy(model, self._torch and backend == "mmap", window)
+        self._file: Lazy | None = Lazy(model, self._torch and backend == "mmap", window, self._device is not None)
+        # What was read for tensors in pieces
+        self._pieces = dict.fromkeys(self._file.reader.report(), 0)
 
     def __enter__(self) -> safe_open:
         self._opened()
@@ -119,12 +121,12 @@ class safe_open:
         if self._device is None:
             return False
         info = file.info(name)
-        return info.block[0] == 1 and info.nbytes > _window(file)
+        return info.block[0] == 1 and info.nbytes > file.most
 
     def _moved(self, file: Lazy, name: str) -> Any:
         from ._moved import moved
 
-        return moved(file.model, name, self._device, _window(file))
+        return moved(file.model, name, self._device, file.most, self._pieces)
 
     def _made(self, info: TensorInfo, memory: Memory) -> Any:
         value = _packed(self._convert, info, memory)
@@ -133,7 +135,10 @@ class safe_open:
     def report(self, /) -> dict[str, int]:
         """What was read so far, in bytes: of the tensors `requested`, by loads in all (`read`), ahead and in vain
         (`dropped`); the number of loads (`reads`), and the `window`."""
-        return self._opened().reader.report()
+        return {
+            name: value if name == "window" else value + self._pieces[name]
+            for name, value in self._opened().reader.report().items()
+        }
 
     def get_slice(self, /, name: str) -> PySafeSlice:
         """A tensor to be sliced. As long as slices of tensors exist that were not used, these are read ahead."""
@@ -203,11 +208,6 @@ class PySafeSlice:
 
 
 PySafeSlice.__module__ = "builtins"
-
-
-def _window(file: Lazy) -> int:
-    """The window, or the size of pieces that are worth their loads."""
-    return max(file.reader.report()["window"], 4 << 20)
 
 
 def _packed(make: Callable[..., Any], *arguments: Any) -> Any:
