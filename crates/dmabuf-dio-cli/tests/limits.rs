@@ -93,13 +93,14 @@ fn lock_of_a_memfd_lasts_as_long_as_the_command() {
     let folder = folder();
     let file = folder.path().join("file");
     fs::write(&file, vec![7; 30_000]).expect("written");
-    let script = "cat /proc/$PPID/comm; grep VmLck /proc/$PPID/status; cat /proc/self/fd/$DMABUF_DIO_FD | wc -c; exit 7";
-    for (kind, more) in [("memfd", ""), ("any", " {}")] {
-        let command = format!("{script}{}", if more.is_empty() { "" } else { "; : \"$1\"" });
+    let facts = "cat /proc/$PPID/comm; grep VmLck /proc/$PPID/status";
+    // By path, the descriptor may be that of a dma-buf over the memfd.
+    for (kind, content) in [("memfd", "/proc/self/fd/$DMABUF_DIO_FD"), ("any", "$1")] {
+        let command = format!("{facts}; cat \"{content}\" | wc -c; exit 7");
         let mut load = program();
         load.args(["load", "--quiet", "--lock", "--kind", kind, file.to_str().expect("text")]);
         load.args(["--", "sh", "-c", &command]);
-        if !more.is_empty() {
+        if content == "$1" {
             load.args(["sh", "{}"]);
         }
         let output = load.output().expect("run dmabuf-dio");
