@@ -4,6 +4,8 @@
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::memory::Mapping;
+use crate::memory::available::{self, Charged};
 use crate::memory::lock;
 use crate::memory::page::page_size;
 use crate::memory::place::Place;
@@ -71,6 +73,24 @@ impl Options {
     /// Fails early if a buffer of `len` bytes is to be locked and cannot be.
     pub(crate) fn check_lock(&self, len: u64) -> Result<()> {
         if self.lock { lock::check(len) } else { Ok(()) }
+    }
+
+    /// Private memory of `len` bytes for a new buffer, in the place that was asked for. `plain` gets it where none was,
+    /// and nothing is to be locked.
+    pub(crate) fn private_memory(
+        &self,
+        len: u64,
+        plain: fn(u64) -> Result<Mapping>,
+    ) -> Result<Mapping> {
+        available::ensure(len, Charged::Us)?;
+        let place = self.place(len)?;
+        self.check_lock(len)?;
+        // Memory of the allocator shares pages, which have a place already, and stay locked.
+        let own = place.is_some() || self.lock;
+        let mut mapping = if own { Mapping::mapped(len) } else { plain(len) }?;
+        mapping.advise(self.huge_pages);
+        mapping.put(place.as_ref())?;
+        Ok(mapping)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -26,7 +26,6 @@ use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::memory::Mapping;
-use crate::memory::available::{self, Charged};
 use crate::memory::page::page_size;
 use crate::memory::sizes::PageSizes;
 use crate::options::Options;
@@ -188,13 +187,7 @@ impl Buffer {
     ///
     /// As for [`zeroed`](Self::zeroed); [`Error::Node`]; [`Error::Lock`].
     pub fn zeroed_with(len: u64, options: &Options) -> Result<Self> {
-        available::ensure(len, Charged::Us)?;
-        let place = options.place(len)?;
-        options.check_lock(len)?;
-        let own = place.is_some() || options.lock;
-        let mut mapping = if own { Mapping::mapped(len) } else { Mapping::zeroed(len) }?;
-        mapping.advise(options.huge_pages);
-        mapping.put(place.as_ref())?;
+        let mapping = options.private_memory(len, Mapping::zeroed)?;
         if options.lock {
             mapping.lock()?;
         }

@@ -11,7 +11,6 @@ use super::task::{Task, Transferred};
 use crate::error::Result;
 use crate::lend;
 use crate::memory::Mapping;
-use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 
 /// Loads over the content of memory that has room for the layout.
@@ -38,17 +37,8 @@ fn ring(task: &Task<'_>, len: u64) -> (Option<IoUring>, Option<String>) {
 
 /// Loads into new memory with the same layout as a buffer.
 pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Transferred)> {
-    available::ensure(layout.buffer, Charged::Us)?;
-    let place = task.options.place(layout.buffer)?;
-    task.options.check_lock(layout.buffer)?;
+    let mapping = Arc::new(task.options.private_memory(layout.buffer, Mapping::anonymous)?);
     let (ring, note) = ring(task, layout.buffer);
-    // Memory of the allocator shares pages, which have a place already, and stay locked.
-    let own = place.is_some() || task.options.lock;
-    let mut mapping =
-        if own { Mapping::mapped(layout.buffer) } else { Mapping::anonymous(layout.buffer) }?;
-    mapping.advise(task.options.huge_pages);
-    mapping.put(place.as_ref())?;
-    let mapping = Arc::new(mapping);
     let mut moved = mapped::load(task, ring, &mapping, layout)?;
     moved.notes.extend(note);
     if task.options.lock {
