@@ -28,6 +28,8 @@ const ENDS: u64 = 128 << 10;
 #[derive(Debug)]
 pub struct Ring {
     blocks: Vec<Block>,
+    /// The length of a block.
+    len: u64,
     stream: Stream,
     /// The block that is filled next.
     next: usize,
@@ -71,7 +73,7 @@ impl Ring {
         let stream = Stream::new(device)?;
         let block = |_| Block::new(device, len);
         let blocks = (0..BLOCKS).map(block).collect::<Result<Vec<_>>>()?;
-        Ok(Self { blocks, stream, next: 0, is_lost: false })
+        Ok(Self { blocks, len, stream, next: 0, is_lost: false })
     }
 
     /// Reads ranges of files, and copies them to their places in the device's memory. Blocks until all are there.
@@ -113,8 +115,7 @@ impl Ring {
         cancel: &CancelToken,
         report: &mut DeviceReport,
     ) -> Result<()> {
-        let len = self.blocks[0].len();
-        for read in plan::reads(places, len - ENDS.min(len / 4)) {
+        for read in plan::reads(places, self.len - ENDS.min(self.len / 4)) {
             let block = &mut self.blocks[self.next];
             let began = Instant::now();
             block.wait()?;
@@ -167,10 +168,6 @@ impl Block {
         let memory = ManuallyDrop::new(memory);
         let device = device.clone();
         Ok(Self { device, memory, start, copied, is_copied: true, is_lost: false })
-    }
-
-    fn len(&self) -> u64 {
-        self.memory.len()
     }
 
     /// Waits until nothing is copied from it.

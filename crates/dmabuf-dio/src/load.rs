@@ -164,7 +164,8 @@ impl<'f> Loader<'f> {
     /// [`Error::Access`]; [`Error::NotAFile`]; [`Error::EmptyFile`] and [`Error::EmptyRange`];
     /// [`Error::ShortFile`], also if the file is truncated during the load;
     /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Node`]; [`Error::NoMemory`];
-    /// [`Error::Lock`]; [`Error::Transfer`], for example with `EIO`; [`Error::Cancelled`]; [`Error::NoProc`] for a file in memory;
+    /// [`Error::Lock`]; [`Error::Transfer`], for example with `EIO`; [`Error::Cancelled`];
+    /// [`Error::NoProc`] for a file in memory;
     /// [`Error::Unavailable`] if the selected backend is not available, or no backend can create a
     /// dma-buf and nothing else was allowed.
     pub fn load(&self) -> Result<Buffer> {
@@ -224,12 +225,15 @@ impl<'f> Loader<'f> {
 
     /// Loads into [`Private`](Kind::Private) memory that is there already, in place of its content, as
     /// [`load`](Self::load) does into new memory: its pages need not be allocated again. Blocks until the whole
-    /// range is loaded, which is then the buffer's [`range`](Buffer::range). Bytes beside it are undefined.
+    /// range is loaded, which is then the buffer's [`range`](Buffer::range). Bytes beside it are undefined. Where
+    /// the memory is, and whether it is locked, does not change: [`numa`](Self::numa) and [`lock`](Self::lock) have
+    /// no effect.
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load), and [`Error::NotPrivate`]; [`Error::RangeBeyondBuffer`] if the range, from the page that it starts in to the end of its last
-    /// block, is longer than the buffer. After an error the content is undefined.
+    /// As for [`load`](Self::load), and [`Error::NotPrivate`]; [`Error::RangeBeyondBuffer`] if the range, from the
+    /// page that it starts in to the end of its last block, is longer than the buffer. After an error the content
+    /// is undefined; after [`Error::InFlight`] the kernel may still write to the memory, and the buffer is empty.
     pub fn load_over(&self, buf: &mut Buffer) -> Result<()> {
         let mapping = Arc::clone(buf.own_memory().ok_or(Error::NotPrivate)?);
         let (file, length) = self.open_some()?;
@@ -241,7 +245,14 @@ impl<'f> Loader<'f> {
         }
         check_range(mapping.len(), 0, layout.buffer)?;
         let before = choose::before(&task);
-        let moved = private::load_over(&task, &mapping, layout)?;
+        let moved = match private::load_over(&task, &mapping, layout) {
+            Err(error @ Error::InFlight { .. }) => {
+                // The requests keep the memory; nobody may see it change.
+                *buf = Buffer::zeroed(0)?;
+                return Err(error);
+            }
+            moved => moved?,
+        };
         check_end(&task)?;
         let (_, report) =
             Run::alone(before, (mapping, moved)).report(&task, |_| Some(Kind::Private));
