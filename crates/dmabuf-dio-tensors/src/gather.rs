@@ -142,7 +142,9 @@ impl<'m> Source<'m> {
         options: &Options,
         cancel: &CancelToken,
     ) -> Result<Self, Error> {
-        let load = || Ok(Self::Load(file, window, options.clone(), cancel.clone()));
+        // The window is only on the way: it needs no place, and may be swapped out.
+        let passing = || Options { numa: None, lock: false, ..options.clone() };
+        let load = || Ok(Self::Load(file, window, passing(), cancel.clone()));
         if is_dense {
             return load();
         }
