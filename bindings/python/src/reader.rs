@@ -323,11 +323,13 @@ fn made(
         None => Shared::with(model, window, &options),
         Some(parts) => Shared::of_parts(model, parts, window, &options)?,
     };
-    let most = if within { reader.report().window.max(WORTH_A_LOAD) } else { u64::MAX };
-    for (number, tensor) in reader.tensors().iter().enumerate() {
-        // Packed types are requested as a whole.
-        if tensor.len() > most && tensor.dtype.block().elements == 1 {
-            reader.avoid(number);
+    if within {
+        let most = reader.report().window.max(WORTH_A_LOAD);
+        for (number, tensor) in reader.tensors().iter().enumerate() {
+            // Packed types are requested as a whole.
+            if tensor.len() > most && tensor.dtype.block().elements == 1 {
+                reader.avoid(number);
+            }
         }
     }
     Ok(reader)

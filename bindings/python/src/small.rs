@@ -87,7 +87,7 @@ pub(crate) fn read<'py>(
 }
 
 /// The error for a range that is not one of the tensor.
-pub(crate) fn beyond() -> PyErr {
+fn beyond() -> PyErr {
     PyValueError::new_err("the range exceeds the tensor")
 }
 
