@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_device::{Device, DeviceReport, Error, ForeignStream, Place, Ring, Vendor};
+use dmabuf_dio_device::{Device, DeviceReport, Error, ForeignStream, Place, StagingRing, Vendor};
 use dmabuf_dio_tensors::Model;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -72,8 +72,9 @@ fn load(
     let places: Vec<_> = targets.iter().map(place).collect();
     let bytes: u64 = targets.iter().map(|(number, _)| model.tensors()[*number].len()).sum();
     // Pinning more than is loaded would only take time.
-    let enough = bytes.next_multiple_of(Ring::LEAST).clamp(Ring::LEAST, Ring::DEFAULT);
-    let mut ring = Ring::new(device, ring.unwrap_or(enough))?;
+    let enough =
+        bytes.next_multiple_of(StagingRing::LEAST).clamp(StagingRing::LEAST, StagingRing::DEFAULT);
+    let mut ring = StagingRing::new(device, ring.unwrap_or(enough))?;
     // SAFETY: the current stream of the framework, which keeps it.
     let stream = unsafe { ForeignStream::new(stream) };
     ring.load(&places, Some(stream), cancel)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads files into the memory of CUDA and HIP devices.
 //!
-//! A [`Ring`] has blocks of huge pages that are registered with the device's driver once. [`Ring::load`] reads
+//! A [`StagingRing`] has blocks of huge pages that are registered with the device's driver once. [`StagingRing::load`] reads
 //! ranges of files into one block by direct I/O while the device copies the blocks before it to their places. No byte
 //! goes through the page cache, and the memory of the host that is used is the ring.
 //!
@@ -10,12 +10,12 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), dmabuf_dio_device::Error> {
-//! use dmabuf_dio_device::{Device, Place, Ring, Vendor};
+//! use dmabuf_dio_device::{Device, Place, StagingRing, Vendor};
 //!
 //! let device = Device::open(Vendor::Cuda, 0)?;
 //! let file = std::fs::File::open("model.bin").expect("a file");
 //! let memory = device.alloc(1 << 30)?;
-//! let mut ring = Ring::new(&device, Ring::DEFAULT)?;
+//! let mut ring = StagingRing::new(&device, StagingRing::DEFAULT)?;
 //! let place = Place::new(&file, 4096..4096 + (1 << 30), &memory, 0)?;
 //! let report = ring.load(&[place], None, &dmabuf_dio::CancelToken::new())?;
 //! println!("{} bytes read, {} copied", report.read, report.copied);
@@ -38,6 +38,6 @@ mod vendor;
 pub use device::{Device, DeviceMemory};
 pub use error::{Error, Result};
 pub use plan::Place;
-pub use ring::{DeviceReport, Ring};
+pub use ring::{DeviceReport, StagingRing};
 pub use stream::ForeignStream;
 pub use vendor::Vendor;

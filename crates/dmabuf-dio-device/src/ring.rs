@@ -26,7 +26,7 @@ const ENDS: u64 = 128 << 10;
 ///
 /// `Send`. A child of `fork(2)` must not use or drop it.
 #[derive(Debug)]
-pub struct Ring {
+pub struct StagingRing {
     blocks: Vec<Block>,
     /// The length of a block.
     len: u64,
@@ -53,7 +53,7 @@ pub struct DeviceReport {
     pub device_seconds: f64,
 }
 
-impl Ring {
+impl StagingRing {
     /// The length that suits most disks and devices: 256 MiB.
     pub const DEFAULT: u64 = 256 << 20;
     /// The length of the smallest ring.
@@ -132,7 +132,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for StagingRing {
     fn drop(&mut self) {
         // Each load has waited for its copies, if the device told when they were over.
         for block in &mut self.blocks {

@@ -9,7 +9,7 @@ use std::thread;
 
 use common::{StandIn, content, folder, sample};
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_device::{Device, Error, ForeignStream, Place, Ring, Vendor};
+use dmabuf_dio_device::{Device, Error, ForeignStream, Place, StagingRing, Vendor};
 
 const MIB: u64 = 1 << 20;
 /// The smallest ring.
@@ -27,7 +27,7 @@ fn ranges(len: u64) -> Vec<Range<u64>> {
 
 fn load_all(stand_in: &StandIn, vendor: Vendor, bytes: u64, folder: &Path) {
     let device = stand_in.open(vendor, 0).expect("a device");
-    let mut ring = Ring::new(&device, bytes).expect("a ring");
+    let mut ring = StagingRing::new(&device, bytes).expect("a ring");
     let (file, expected) = sample(folder, "sample", (24 * MIB + 77) as usize);
     let ranges = ranges(expected.len() as u64);
     for _ in 0..2 {
@@ -71,7 +71,7 @@ fn copies_wait_for_the_work_of_another_stream() {
     let (stand_in, folder) = (StandIn::new(), folder());
     stand_in.setup(1, 0, 1 << 40);
     let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
-    let mut ring = Ring::new(&device, SMALL).expect("a ring");
+    let mut ring = StagingRing::new(&device, SMALL).expect("a ring");
     let (file, expected) = sample(folder.path(), "sample", 10_000);
     let memory = device.alloc(10_000).expect("memory");
     stand_in.fill_late(&memory, 0x55, 300_000);
@@ -88,7 +88,7 @@ fn copies_wait_for_the_work_of_another_stream() {
 fn attempt(stand_in: &StandIn, file: &std::fs::File, len: u64) -> Result<bool, Error> {
     let device = stand_in.open(Vendor::Cuda, 0)?;
     let memory = device.alloc(len)?;
-    let mut ring = Ring::new(&device, SMALL)?;
+    let mut ring = StagingRing::new(&device, SMALL)?;
     let place = Place::new(file, 0..len, &memory, 0)?;
     // SAFETY: the default stream.
     let stream = unsafe { ForeignStream::new(0) };
@@ -144,7 +144,7 @@ fn lost_device_fails_every_later_load_and_leaves_nothing_registered() {
     let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
     let memory = device.alloc(len).expect("memory");
     // Blocks that are unmapped when they are freed
-    let mut ring = Ring::new(&device, 16 * MIB).expect("a ring");
+    let mut ring = StagingRing::new(&device, 16 * MIB).expect("a ring");
     let place = Place::new(&file, 0..len, &memory, 0).expect("a place");
     for _ in 0..2 {
         let lost = ring.load(std::slice::from_ref(&place), None, &CancelToken::new());
@@ -167,7 +167,7 @@ fn failed_and_cancelled_loads_leave_nothing_in_flight() {
     stand_in.setup(3, 2000, 1 << 40);
     let device = stand_in.open(Vendor::Cuda, 1).expect("a device");
     let memory = device.alloc(len).expect("memory");
-    let mut ring = Ring::new(&device, SMALL).expect("a ring");
+    let mut ring = StagingRing::new(&device, SMALL).expect("a ring");
     let place = |range: Range<u64>| Place::new(&file, range, &memory, 0).expect("a place");
     let token = CancelToken::new();
     token.cancel();
@@ -202,7 +202,7 @@ fn two_devices_load_at_the_same_time() {
                 let len = 3_000_001 + number as usize;
                 let (file, expected) = sample(folder, &format!("{number}"), len);
                 let memory = device.alloc(len as u64).expect("memory");
-                let mut ring = Ring::new(&device, SMALL).expect("a ring");
+                let mut ring = StagingRing::new(&device, SMALL).expect("a ring");
                 let place = Place::new(&file, 0..len as u64, &memory, 0).expect("a place");
                 // Made in one thread, used in another
                 let ring = &mut ring;
@@ -226,7 +226,7 @@ fn too_little_memory_is_told_with_figures() {
         "CUDA device 0 has 1048576 of 1048576 bytes free: 1048577 are wanted"
     );
     assert!(error.hint().contains("free memory"), "{}", error.hint());
-    let error = Ring::new(&device, SMALL - 1).expect_err("too small");
+    let error = StagingRing::new(&device, SMALL - 1).expect_err("too small");
     assert!(matches!(error, Error::SmallRing { least: SMALL, .. }), "{error}");
     let (memory, file) = (device.alloc(10).expect("memory"), std::fs::File::open("/dev/null"));
     let file = file.expect("a file");

@@ -9,7 +9,7 @@ use std::thread;
 
 use common::{StandIn, content, folder};
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_device::{Place, Ring, Vendor};
+use dmabuf_dio_device::{Place, StagingRing, Vendor};
 
 const MIB: u64 = 1 << 20;
 
@@ -44,7 +44,7 @@ fn load_of_four_gib_takes_the_ring_and_no_more() {
                 thread::yield_now();
             }
         });
-        let mut ring = Ring::new(&device, ring_len).expect("a ring");
+        let mut ring = StagingRing::new(&device, ring_len).expect("a ring");
         let place = |at: u64| Place::new(&file, at..at + part, &memory, 0).expect("a place");
         let places: Vec<_> = (0..len / part).map(|number| place(number * part)).collect();
         let report = ring.load(&places, None, &CancelToken::new()).expect("a load");

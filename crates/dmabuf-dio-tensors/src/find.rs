@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::index::MAX_FILES;
-use crate::split::SplitName;
+use crate::split_name::SplitName;
 
 /// The names that Hugging Face's libraries look for first.
 const INDEX: &str = "model.safetensors.index.json";

@@ -78,7 +78,7 @@ mod save_parts;
 mod settings;
 mod shard;
 mod shared;
-mod split;
+mod split_name;
 mod strips;
 mod tensor;
 mod workers;

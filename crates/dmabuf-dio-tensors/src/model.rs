@@ -14,7 +14,7 @@ use crate::malformed::{Malformed, short};
 use crate::metadata::Metadata;
 use crate::mistaken::{HEAD, Mistaken};
 use crate::open::{self, malformed};
-use crate::split::SplitName;
+use crate::split_name::SplitName;
 use crate::tensor::Tensor;
 
 /// A model whose headers were read and checked. Its tensors are loaded by [`loader`](Self::loader).

@@ -393,6 +393,10 @@ def test_load_file_fills_the_memory_of_a_device(model, driver, vendor):
         for name, tensor in theirs.items():
             assert ours[name].dtype == tensor.dtype and ours[name].shape == tensor.shape, name
             assert torch.equal(bits(ours[name]), bits(tensor)), name
+        with dmabuf_dio.safe_open(model, "pt", "cuda:1") as file:
+            file.get_tensors()
+            report = file.report()
+        assert report["requested"] == sum(tensor.nbytes for tensor in theirs.values()) <= report["read"]
         library.stand_in_setup(ctypes.c_uint64(7), 0, ctypes.c_uint64(0), b"cuMemcpyHtoDAsync", 3, 719)
         with pytest.raises(RuntimeError, match="device 1 refuses to copy: unspecified launch failure") as raised:
             dmabuf_dio.torch.load_file(model, "cuda:1")

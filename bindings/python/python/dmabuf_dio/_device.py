@@ -23,8 +23,8 @@ def loads_to(device: Any) -> bool:
     return device is not None and device.type == "cuda"
 
 
-def load(model: Model, device: Any) -> dict[str, Any]:
-    """The tensors by name, in the order of the files. torch allocates their memory."""
+def load(model: Model, device: Any, report: dict[str, int]) -> dict[str, Any]:
+    """The tensors by name, in the order of the files. torch allocates their memory. `report`: to be added to."""
     found: dict[str, Any] = {}
     targets: list[tuple[int, int]] = []
     for number, name in enumerate(model.keys()):
@@ -34,7 +34,9 @@ def load(model: Model, device: Any) -> dict[str, Any]:
             targets.append((number, found[name].data_ptr()))
     if targets:
         # torch may use the memory for what it has not done yet: the copies wait for the stream.
-        _load_to_device(model, targets, *current(device), None, library)
+        done = _load_to_device(model, targets, *current(device), None, library)
+        for key, value in {"requested": done["copied"], "read": done["read"], "reads": done["reads"]}.items():
+            report[key] += int(value)
     return found
 
 

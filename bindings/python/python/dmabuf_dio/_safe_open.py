@@ -59,7 +59,7 @@ class safe_open:
             # Programs find out by the error which format a file has.
             raise _unreadable(f"{model.files[0]}: a {model.format} file", ["open it with dmabuf_dio.open()"])
         self._file: Lazy | None = Lazy(model, self._torch and backend == "mmap", window, self._device is not None)
-        # What was read for tensors in pieces
+        # What was read for tensors that its reader did not read: in pieces, and by a device
         self._pieces = dict.fromkeys(self._file.reader.report(), 0)
 
     def __enter__(self) -> safe_open:
@@ -105,7 +105,7 @@ class safe_open:
             from . import _device
 
             if _device.loads_to(self._device):
-                loaded: dict[str, Any] = _packed(_device.load, file.model, self._device)
+                loaded: dict[str, Any] = _packed(_device.load, file.model, self._device, self._pieces)
                 return loaded
         names = file.model.keys()
         moved = {name for name in names if self._is_moved(file, name)}
