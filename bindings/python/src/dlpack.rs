@@ -18,6 +18,8 @@ use crate::view::place;
 pub(crate) const CPU: (i32, i32) = (1, 0);
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
 const READ_ONLY: u64 = 1;
+pub(crate) const READ_ONLY_TEXT: &str = "the buffer is read-only, which this consumer's version of DLPack cannot say: \
+     load it with writable=True";
 const VERSION: Version = Version { major: 1, minor: 0 };
 
 /// `DLPackVersion`
@@ -84,7 +86,7 @@ struct ManagedVersioned {
 /// Objects that live as long as the consumer's tensor.
 struct Held {
     #[allow(dead_code, reason = "dropped by the deleter")]
-    view: View,
+    owner: Box<dyn Send>,
     shape: Box<[i64]>,
     strides: Box<[i64]>,
 }
@@ -95,6 +97,15 @@ pub(crate) struct Shaped {
     pub(crate) offset: u64,
     pub(crate) shape: Vec<i64>,
     pub(crate) dtype: DataType,
+}
+
+/// Memory, and what keeps it.
+pub(crate) struct Placed {
+    pub(crate) owner: Box<dyn Send>,
+    pub(crate) address: *mut u8,
+    /// `DLDevice`
+    pub(crate) device: (i32, i32),
+    pub(crate) writable: bool,
 }
 
 /// The name in exceptions of a view that becomes a tensor.
@@ -116,29 +127,51 @@ pub(crate) fn export<'py>(
     if given.take("dl_device")?.is_some_and(|device: (i32, i32)| device != CPU) {
         return Err(PyBufferError::new_err("the tensor is in CPU memory: dl_device is (1, 0)"));
     }
-    if given.take("copy")? == Some(true) {
-        return Err(PyBufferError::new_err("no copy is made: copy what from_dlpack() returns"));
-    }
-    let version: Option<(u32, u32)> = given.take("max_version")?;
+    no_copy(&given)?;
+    let versioned = is_versioned(&given)?;
     given.end()?;
-    let versioned = version.is_some_and(|(major, _)| major >= VERSION.major);
     let writable = view.content().is_writable();
     if !versioned && !writable {
-        return Err(PyBufferError::new_err(
-            "the buffer is read-only, which this consumer's version of DLPack cannot say: \
-             load it with writable=True",
-        ));
+        return Err(PyBufferError::new_err(READ_ONLY_TEXT));
     }
     let first = py.detach(|| view.open()).map_err(|trouble| trouble.raise(py))?;
+    let (owner, address) = (Box::new(view), first.0.as_ptr());
+    hand_over(py, Placed { owner, address, device: CPU, writable }, what, versioned)
+}
+
+/// Refuses a request for a copy.
+pub(crate) fn no_copy(given: &Given<'_>) -> PyResult<()> {
+    match given.take("copy")? {
+        Some(true) => {
+            Err(PyBufferError::new_err("no copy is made: copy what from_dlpack() returns"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the consumer knows `DLManagedTensorVersioned`.
+pub(crate) fn is_versioned(given: &Given<'_>) -> PyResult<bool> {
+    let version: Option<(u32, u32)> = given.take("max_version")?;
+    Ok(version.is_some_and(|(major, _)| major >= VERSION.major))
+}
+
+/// A capsule for a tensor in memory that stays as long as its owner.
+pub(crate) fn hand_over<'py>(
+    py: Python<'py>,
+    placed: Placed,
+    what: Shaped,
+    versioned: bool,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let Placed { owner, address, device: (kind, number), writable } = placed;
     let mut strides: Vec<i64> = vec![1; what.shape.len()];
     for axis in (1..what.shape.len()).rev() {
         strides[axis - 1] = strides[axis] * what.shape[axis].max(1);
     }
-    let mut held = Box::new(Held { view, shape: what.shape.into(), strides: strides.into() });
+    let mut held = Box::new(Held { owner, shape: what.shape.into(), strides: strides.into() });
     let tensor = Tensor {
-        // SAFETY: the caller's range lies in the content.
-        data: unsafe { first.0.add(what.offset as usize) }.as_ptr().cast(),
-        device: Device { kind: CPU.0, number: CPU.1 },
+        // The caller's range lies in the memory, which may be the device's.
+        data: address.wrapping_add(what.offset as usize).cast(),
+        device: Device { kind, number },
         ndim: held.shape.len() as i32,
         dtype: what.dtype,
         shape: held.shape.as_mut_ptr(),

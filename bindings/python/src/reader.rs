@@ -42,8 +42,8 @@ pub(crate) struct Reader {
     /// Those that it reads; `None`: all tensors.
     parts: Option<Vec<Part>>,
     window: Option<u64>,
-    /// Whether tensors beyond the window are not read ahead.
-    within: bool,
+    /// Tensors of more bytes, or more than the window, are not read ahead.
+    most: Option<u64>,
     /// With the number of forks before it was made: a child has none of its threads.
     shared: Lock<(u32, Arc<Shared>)>,
     /// Bytes of the tensors that are announced.
@@ -51,11 +51,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<Shared> {
         let mut shared = self.shared.lock();
         let generation = lock::generation();
         if shared.0 != generation {
-            let fresh = made(&self.model, self.parts.as_deref(), self.window, self.within);
+            let fresh = made(&self.model, self.parts.as_deref(), self.window, self.most);
             // It could be made before.
             let Ok(fresh) = fresh else { return Arc::clone(&shared.1) };
             let old = std::mem::replace(&mut *shared, (generation, Arc::new(fresh)));
@@ -118,17 +118,17 @@ impl Reader {
 #[pymethods]
 impl Reader {
     /// `window`: the bytes that may be in memory before they are requested; `None`: chosen. `shard`: rank and
-    /// world. `cuts`: which parts of which tensors are read, by default all of all. `within`: tensors beyond the
-    /// window are not read ahead, as they are not requested as a whole.
+    /// world. `cuts`: which parts of which tensors are read, by default all of all. `most`: tensors of more
+    /// bytes, or of more than the window, are not read ahead, as they are not requested as a whole.
     #[new]
-    #[pyo3(signature = (model, window = None, shard = None, cuts = None, within = false))]
+    #[pyo3(signature = (model, window = None, shard = None, cuts = None, most = None))]
     fn new(
         py: Python<'_>,
         model: &model::Model,
         window: Option<u64>,
         shard: Option<(u32, u32)>,
         cuts: Option<Vec<(usize, Option<Cut>)>>,
-        within: bool,
+        most: Option<u64>,
     ) -> PyResult<Self> {
         let model = Arc::clone(model.shared());
         let made = || {
@@ -136,11 +136,11 @@ impl Reader {
             let shard = Shard::new(rank, world)?;
             let part = |(number, cut)| part(shard, &model, number, cut);
             let parts = cuts.map(|cuts| cuts.into_iter().map(part).collect()).transpose()?;
-            Ok((made(&model, parts.as_deref(), window, within)?, parts))
+            Ok((made(&model, parts.as_deref(), window, most)?, parts))
         };
         let (shared, parts) = made().map_err(|error| raise_tensors(py, &error))?;
         let shared = Lock::new((lock::generation(), Arc::new(shared)));
-        Ok(Self { model, parts, window, within, shared, announced: Arc::default() })
+        Ok(Self { model, parts, window, most, shared, announced: Arc::default() })
     }
 
     /// A tensor by its place among `keys()`, and its bytes, which nothing else refers to: what the
@@ -243,6 +243,26 @@ impl Reader {
         Wanted { generation: lock::generation(), shared: Some(shared), numbers, bytes, announced }
     }
 
+    /// Tensors by their places, in groups of one file each and at most `most` bytes, or of one tensor.
+    fn batches(&self, numbers: Vec<usize>, most: u64) -> PyResult<Vec<Vec<usize>>> {
+        let (shared, mut batches) = (self.shared(), Vec::<Vec<usize>>::new());
+        let (mut file, mut bytes) = (0, 0);
+        for number in numbers {
+            let tensor = shared.tensors().get(number).ok_or_else(no_tensor)?;
+            match batches.last_mut() {
+                Some(batch) if tensor.file == file && bytes + tensor.len() <= most => {
+                    batch.push(number);
+                }
+                _ => {
+                    batches.push(vec![number]);
+                    (file, bytes) = (tensor.file, 0);
+                }
+            }
+            bytes += tensor.len();
+        }
+        Ok(batches)
+    }
+
     /// What was read so far, in bytes.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report = self.shared().report();
@@ -316,15 +336,15 @@ fn made(
     model: &Arc<Model>,
     parts: Option<&[Part]>,
     window: Option<u64>,
-    within: bool,
+    most: Option<u64>,
 ) -> Result<Shared, Error> {
     let (model, options) = (Arc::clone(model), dmabuf_dio::Options::default());
     let reader = match parts {
         None => Shared::with(model, window, &options),
         Some(parts) => Shared::of_parts(model, parts, window, &options)?,
     };
-    if within {
-        let most = reader.report().window.max(WORTH_A_LOAD);
+    if let Some(most) = most {
+        let most = most.min(reader.report().window.max(WORTH_A_LOAD));
         for (number, tensor) in reader.tensors().iter().enumerate() {
             // Packed types are requested as a whole.
             if tensor.len() > most && tensor.dtype.block().elements == 1 {

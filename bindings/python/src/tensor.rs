@@ -132,7 +132,7 @@ impl Tensor {
 }
 
 /// The type in dlpack.h; `None` for packed and quantised ones.
-fn data_type(dtype: Dtype) -> Option<DataType> {
+pub(crate) fn data_type(dtype: Dtype) -> Option<DataType> {
     let code = match dtype {
         Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 0,
         Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 1,

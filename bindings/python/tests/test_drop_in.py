@@ -441,7 +441,7 @@ def test_vllm_plugin_loads_a_model(folder: Path, monkeypatch: pytest.MonkeyPatch
         found: dict[str, Any] = {}
         model_config = types.SimpleNamespace(model=name, revision=None)
         loader.download_model(model_config)
-        loader.load_weights(types.SimpleNamespace(load_weights=found.update), model_config)
+        loader.load_weights(types.SimpleNamespace(load_weights=found.update, parameters=lambda: iter(())), model_config)
         assert set(found) == set(arrays)
         assert all(np.array_equal(found[tensor], array) for tensor, array in arrays.items())
     with pytest.raises(ValueError, match="extra_config"):

@@ -46,12 +46,16 @@ functions! {
     init(c_uint) = b"cuInit\0", b"hipInit\0";
     /// The number of a device by its place among all.
     device(*mut c_int, c_int) = b"cuDeviceGet\0", b"hipDeviceGet\0";
+    /// One of its attributes by number, which the vendors count differently.
+    attribute(*mut c_int, c_int, c_int) = b"cuDeviceGetAttribute\0", b"hipDeviceGetAttribute\0";
     /// The context that the runtime of the vendor uses, too. Each needs a release.
     retain(*mut Handle, c_int) = b"cuDevicePrimaryCtxRetain\0", b"hipDevicePrimaryCtxRetain\0";
     release(c_int) = b"cuDevicePrimaryCtxRelease_v2\0", b"hipDevicePrimaryCtxRelease\0";
     /// Makes a context that of this thread, until it is popped.
     push(Handle) = b"cuCtxPushCurrent_v2\0", b"hipCtxPushCurrent\0";
     pop(*mut Handle) = b"cuCtxPopCurrent_v2\0", b"hipCtxPopCurrent\0";
+    /// Waits for all work of the context.
+    context_wait() = b"cuCtxSynchronize\0", b"hipDeviceSynchronize\0";
     /// Free and all bytes of the device's memory.
     memory(*mut usize, *mut usize) = b"cuMemGetInfo_v2\0", b"hipMemGetInfo\0";
     alloc(*mut u64, usize) = b"cuMemAlloc_v2\0", b"hipMalloc\0";
@@ -59,6 +63,8 @@ functions! {
     /// Pins memory of the process. It must not be freed before `unregister`.
     register(*mut c_void, usize, c_uint) = b"cuMemHostRegister_v2\0", b"hipHostRegister\0";
     unregister(*mut c_void) = b"cuMemHostUnregister\0", b"hipHostUnregister\0";
+    /// The device's address of memory that is registered with `MAPPED`.
+    device_address(*mut u64, *mut c_void, c_uint) = b"cuMemHostGetDevicePointer_v2\0", b"hipHostGetDevicePointer\0";
     /// Begins a copy to the device. The source must not change before the copy is over, which the stream tells.
     copy(u64, *const c_void, usize, Handle) = b"cuMemcpyHtoDAsync_v2\0", b"hipMemcpyHtoDAsync\0";
     stream_create(*mut Handle, c_uint) = b"cuStreamCreate\0", b"hipStreamCreateWithFlags\0";

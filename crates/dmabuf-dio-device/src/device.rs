@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device, and memory of it.
+//! A device.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -10,9 +10,6 @@ use std::sync::Arc;
 use crate::api::{Api, Handle, Status};
 use crate::error::{Error, Result};
 use crate::vendor::Vendor;
-
-/// Both vendors' number for too little memory: `CUDA_ERROR_OUT_OF_MEMORY`, `hipErrorOutOfMemory`.
-const OUT_OF_MEMORY: Status = 2;
 
 /// A device: its primary context, which the vendor's runtime and frameworks use, too. Clones are the same device; the
 /// context is released with the last of them and what they made.
@@ -99,24 +96,19 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
-    /// Allocates memory of the device, with undefined content.
+    /// Whether its memory is the host's, as on Jetson, DGX Spark and APUs: [`map`](Self::map) then needs no copy, and
+    /// the device reads at full speed.
     ///
     /// # Errors
     ///
-    /// [`Error::NoDeviceMemory`], [`Error::Driver`].
-    pub fn alloc(&self, length: u64) -> Result<DeviceMemory> {
-        let mut address = 0;
-        let size = usize::try_from(length).unwrap_or(usize::MAX);
-        // SAFETY: stores an address. `DeviceMemory` frees the memory.
-        let call = |api: &Api| unsafe { (api.alloc)(&raw mut address, size) };
-        match self.call("memory", call) {
-            Err(Error::Driver { status: OUT_OF_MEMORY, vendor, ordinal, .. }) => {
-                let (free, total) = self.memory()?;
-                Err(Error::NoDeviceMemory { vendor, ordinal, wanted: length, free, total })
-            }
-            Err(error) => Err(error),
-            Ok(()) => Ok(DeviceMemory { device: self.clone(), address, length }),
-        }
+    /// [`Error::Driver`].
+    pub fn is_integrated(&self) -> Result<bool> {
+        let (mut value, number) = (0, self.shared.number);
+        let attribute = self.vendor().integrated();
+        // SAFETY: stores a number.
+        let call = |api: &Api| unsafe { (api.attribute)(&raw mut value, attribute, number) };
+        self.call("to say whether it is integrated", call)?;
+        Ok(value != 0)
     }
 
     /// Calls the driver with the context in place. `what` is refused if the call fails.
@@ -154,36 +146,4 @@ fn check(api: &Api, ordinal: u32, status: Status, call: &'static str) -> Result<
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     };
     Err(Error::Driver { vendor: api.vendor, ordinal, call, status, text })
-}
-
-/// Memory of a device, which is freed when it is dropped. Nothing may use it then.
-#[derive(Debug)]
-pub struct DeviceMemory {
-    device: Device,
-    address: u64,
-    length: u64,
-}
-
-impl DeviceMemory {
-    /// The address, for the device and for calls of its driver.
-    pub fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// Length in bytes.
-    pub fn len(&self) -> u64 {
-        self.length
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-}
-
-impl Drop for DeviceMemory {
-    fn drop(&mut self) {
-        // SAFETY: allocated once, and nothing uses it.
-        let _ = self.device.call("to free memory", |api| unsafe { (api.free)(self.address) });
-    }
 }

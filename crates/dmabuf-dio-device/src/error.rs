@@ -54,10 +54,10 @@ pub enum Error {
         /// The bytes of the smallest ring.
         least: u64,
     },
-    /// A range of a file is reversed, or longer than the room that its place has.
-    #[error("{length} bytes at {offset} of the file do not fit at {at} of {room} bytes")]
+    /// A range is reversed, or longer than the room that its place has.
+    #[error("{length} bytes at {offset} do not fit at {at} of {room} bytes")]
     NoPlace {
-        /// The offset in the file.
+        /// The offset in the file or the memory.
         offset: u64,
         /// The length.
         length: u64,
@@ -65,6 +65,12 @@ pub enum Error {
         at: u64,
         /// The length of that memory.
         room: u64,
+    },
+    /// The device can only map private memory.
+    #[error("the device cannot map a buffer of the kind {kind}")]
+    NotPrivate {
+        /// The kind of the buffer.
+        kind: dmabuf_dio::Kind,
     },
     /// Reading the file, or getting memory of the host, failed. No copy is in flight any more.
     #[error(transparent)]
@@ -82,6 +88,7 @@ impl Error {
             Self::Driver { .. } => "see dmesg and the driver's documentation of the number".into(),
             Self::SmallRing { .. } => "choose more; the default is 256 MiB".into(),
             Self::NoPlace { .. } => "allocate as many bytes as the range has".into(),
+            Self::NotPrivate { .. } => "load with Kind::Private".into(),
             Self::Host(error) => error.hint().to_string(),
         }
     }

@@ -23,20 +23,27 @@
 //! # }
 //! ```
 //!
+//! Where the device's memory is the host's, [`Device::is_integrated`], [`Device::map`] lends it private memory that a file
+//! was loaded into: nothing is copied, and the bytes are in the machine once.
+//!
 //! All lengths and offsets are in bytes.
 
 #![cfg(target_os = "linux")]
 
 mod api;
+mod block;
 mod device;
 mod error;
+mod memory;
+mod pinned;
 mod plan;
 mod ring;
 mod stream;
 mod vendor;
 
-pub use device::{Device, DeviceMemory};
+pub use device::Device;
 pub use error::{Error, Result};
+pub use memory::DeviceMemory;
 pub use plan::Place;
 pub use ring::{DeviceReport, StagingRing};
 pub use stream::ForeignStream;

@@ -4,18 +4,35 @@
 use std::fs::File;
 use std::ops::Range;
 
-use crate::device::DeviceMemory;
 use crate::error::{Error, Result};
+use crate::memory::DeviceMemory;
 
 /// Reading so many bytes between two places costs as little as another request.
 const GAP: u64 = 256 << 10;
 
-/// A range of a file, and where it belongs in a device's memory.
+/// Bytes of a file or of memory, and where they belong in a device's memory.
 #[derive(Clone, Debug)]
 pub struct Place<'f> {
-    file: &'f File,
+    source: Source<'f>,
     range: Range<u64>,
     address: u64,
+}
+
+/// Where bytes come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'f> {
+    File(&'f File),
+    Bytes(&'f [u8]),
+}
+
+impl Source<'_> {
+    fn is(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(other)) => std::ptr::eq(one, other),
+            (Self::Bytes(one), Self::Bytes(other)) => std::ptr::eq(one, other),
+            _ => false,
+        }
+    }
 }
 
 impl<'f> Place<'f> {
@@ -30,13 +47,32 @@ impl<'f> Place<'f> {
         memory: &'f DeviceMemory,
         at: u64,
     ) -> Result<Self> {
+        Self::of(Source::File(file), range, memory, at)
+    }
+
+    /// Memory of the host, which the processor copies into the ring, and its place in memory of a device: `at` bytes
+    /// from its start.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoPlace`] if it exceeds the device's memory.
+    pub fn of_bytes(bytes: &'f [u8], memory: &'f DeviceMemory, at: u64) -> Result<Self> {
+        Self::of(Source::Bytes(bytes), 0..bytes.len() as u64, memory, at)
+    }
+
+    fn of(
+        source: Source<'f>,
+        range: Range<u64>,
+        memory: &'f DeviceMemory,
+        at: u64,
+    ) -> Result<Self> {
         let length = range.end.checked_sub(range.start);
         let end = length.and_then(|length| at.checked_add(length));
         if end.is_none_or(|end| end > memory.len()) {
             let length = length.unwrap_or(0);
             return Err(Error::NoPlace { offset: range.start, length, at, room: memory.len() });
         }
-        Ok(Self { file, range, address: memory.address() + at })
+        Ok(Self { source, range, address: memory.address() + at })
     }
 
     /// A range of a file, and an address in memory of a device, such as that of a framework's tensor.
@@ -47,14 +83,14 @@ impl<'f> Place<'f> {
     /// over, except work of the stream that the load is to wait for.
     pub unsafe fn at_address(file: &'f File, range: Range<u64>, address: u64) -> Self {
         let range = range.start..range.end.max(range.start);
-        Self { file, range, address }
+        Self { source: Source::File(file), range, address }
     }
 }
 
-/// A range of a file that is read into one block.
+/// Bytes of one source that are read into one block.
 #[derive(Debug)]
 pub(crate) struct Read<'f> {
-    pub(crate) file: &'f File,
+    pub(crate) source: Source<'f>,
     pub(crate) range: Range<u64>,
     pub(crate) copies: Vec<Copy>,
 }
@@ -62,7 +98,7 @@ pub(crate) struct Read<'f> {
 /// Bytes of a read that are copied to the device.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Copy {
-    /// In the file.
+    /// In the source.
     pub(crate) range: Range<u64>,
     pub(crate) address: u64,
 }
@@ -74,7 +110,7 @@ pub(crate) fn reads<'f>(places: &[Place<'f>], most: u64) -> Vec<Read<'f>> {
         let mut at = place.range.start;
         while at < place.range.end {
             let joins = |read: &&mut Read<'f>| {
-                std::ptr::eq(read.file, place.file)
+                read.source.is(place.source)
                     && at >= read.range.end
                     && at - read.range.end <= GAP
                     && at - read.range.start < most
@@ -88,7 +124,7 @@ pub(crate) fn reads<'f>(places: &[Place<'f>], most: u64) -> Vec<Read<'f>> {
             } else {
                 let end = place.range.end.min(at.saturating_add(most));
                 let copies = vec![Copy { range: at..end, address }];
-                reads.push(Read { file: place.file, range: at..end, copies });
+                reads.push(Read { source: place.source, range: at..end, copies });
                 at = end;
             }
         }
@@ -135,6 +171,6 @@ mod tests {
                 (mib + 1..mib + 2, vec![(mib + 1..mib + 2, 500)]),
             ]
         );
-        assert!(std::ptr::eq(reads[5].file, &raw const other));
+        assert!(reads[5].source.is(Source::File(&other)));
     }
 }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A ring of registered memory, through which files go to a device.
 
-use std::ffi::c_void;
-use std::mem::ManuallyDrop;
 use std::time::Instant;
 
-use dmabuf_dio::{Buffer, CancelToken, Loader};
+use dmabuf_dio::CancelToken;
 
-use crate::api::Api;
+use crate::block::Block;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::plan::{self, Place, Read};
-use crate::stream::{Event, ForeignStream, Stream};
+use crate::plan::{self, Place};
+use crate::stream::{ForeignStream, Stream};
 
 /// Blocks of a ring. The disk fills one, the device empties others.
 const BLOCKS: u64 = 8;
@@ -135,83 +133,8 @@ impl StagingRing {
 impl Drop for StagingRing {
     fn drop(&mut self) {
         // Each load has waited for its copies, if the device told when they were over.
-        for block in &mut self.blocks {
-            block.is_lost = self.is_lost;
-        }
-    }
-}
-
-/// Registered memory.
-#[derive(Debug)]
-struct Block {
-    device: Device,
-    memory: ManuallyDrop<Buffer>,
-    start: *mut c_void,
-    /// The last copy from it is over.
-    copied: Event,
-    is_copied: bool,
-    is_lost: bool,
-}
-
-// SAFETY: the memory is the block's own.
-unsafe impl Send for Block {}
-
-impl Block {
-    fn new(device: &Device, len: u64) -> Result<Self> {
-        let copied = Event::new(device)?;
-        let mut memory = Buffer::zeroed(len)?;
-        let bytes = memory.bytes_mut().unwrap_or_default();
-        let start = bytes.as_mut_ptr().cast();
-        // SAFETY: the memory is freed with the block, which is unregistered before.
-        let register = |api: &Api| unsafe { (api.register)(start, bytes.len(), 0) };
-        device.call("to pin memory", register)?;
-        let memory = ManuallyDrop::new(memory);
-        let device = device.clone();
-        Ok(Self { device, memory, start, copied, is_copied: true, is_lost: false })
-    }
-
-    /// Waits until nothing is copied from it.
-    fn wait(&mut self) -> Result<()> {
-        if !self.is_copied {
-            self.copied.wait()?;
-            self.is_copied = true;
-        }
-        Ok(())
-    }
-
-    /// Reads into it.
-    fn fill(&mut self, read: &Read<'_>, cancel: &CancelToken) -> Result<()> {
-        let (offset, length) = (read.range.start, read.range.end - read.range.start);
-        let loader = Loader::from(read.file).offset(offset).length(length).cancel(cancel.clone());
-        Ok(loader.load_over(&mut self.memory)?)
-    }
-
-    /// Begins to copy from it. Returns how many bytes.
-    fn empty(&mut self, read: &Read<'_>, stream: &Stream) -> Result<u64> {
-        let bytes = self.memory.bytes().unwrap_or_default();
-        let mut copied = 0;
-        self.is_copied = false;
-        for copy in &read.copies {
-            let start = (copy.range.start - read.range.start) as usize;
-            let length = copy.range.end - copy.range.start;
-            let source = bytes[start..start + length as usize].as_ptr();
-            // SAFETY: registered memory, which is neither filled nor freed before `wait`; the place is free, by the
-            // promise or the check of `Place`.
-            unsafe { stream.copy(copy.address, source, length) }?;
-            copied += length;
-        }
-        self.copied.record(stream)?;
-        Ok(copied)
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: registered once, and nothing is copied from it.
-        let end = self.device.call("", |api| unsafe { (api.unregister)(self.start) });
-        if end.is_ok() && !self.is_lost {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        if self.is_lost {
+            self.blocks.iter_mut().for_each(Block::lose);
         }
     }
 }

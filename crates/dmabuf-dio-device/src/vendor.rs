@@ -13,6 +13,17 @@ pub enum Vendor {
     Hip,
 }
 
+impl Vendor {
+    /// The number of the attribute that a device uses the host's memory: `CU_DEVICE_ATTRIBUTE_INTEGRATED`,
+    /// `hipDeviceAttributeIntegrated`.
+    pub(crate) fn integrated(self) -> i32 {
+        match self {
+            Self::Cuda => 18,
+            Self::Hip => 16,
+        }
+    }
+}
+
 impl fmt::Display for Vendor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

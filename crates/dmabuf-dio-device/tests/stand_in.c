@@ -48,6 +48,7 @@ struct range {
 	struct range *next;
 	const char *start;
 	size_t length;
+	int mapped;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -58,7 +59,7 @@ static struct stream fallback;		/* the default stream */
 static struct work *pending[1 << 16];
 static int pending_count, started;
 static uint64_t memory = 1ull << 40, seed = 1;
-static int most_delay;
+static int most_delay, integrated;
 static char failing[32];
 static int fail_at, fail_with;
 static __thread void *current;
@@ -86,6 +87,12 @@ void stand_in_setup(uint64_t new_seed, int delay, uint64_t bytes, const char *ca
 	fail_at = n;
 	fail_with = status;
 	pthread_mutex_unlock(&lock);
+}
+
+/* Whether the devices have the host's memory. */
+void stand_in_integrated(int is)
+{
+	integrated = is;
 }
 
 void stand_in_counters(struct counters *out)
@@ -131,11 +138,20 @@ static int within(struct range *list, const char *start, size_t length)
 	return 0;
 }
 
-static int add(struct range **list, const void *start, size_t length)
+/* Whether a range shares pages with another one */
+static int overlaps(struct range *list, const char *start, size_t length)
+{
+	for (; list; list = list->next)
+		if (start < list->start + list->length && list->start < start + length)
+			return 1;
+	return 0;
+}
+
+static int add(struct range **list, const void *start, size_t length, int mapped)
 {
 	struct range *range = malloc(sizeof(*range));
 
-	*range = (struct range){ *list, start, length };
+	*range = (struct range){ *list, start, length, mapped };
 	*list = range;
 	return OK;
 }
@@ -263,6 +279,28 @@ int cuDeviceGet(int *device, int ordinal)
 	return ordinal < 2 ? fails("cuDeviceGet") : 101;
 }
 
+/* CU_DEVICE_ATTRIBUTE_INTEGRATED, hipDeviceAttributeIntegrated */
+static int attribute(int *out, int number, int device, int wanted)
+{
+	ENTER("cuDeviceGetAttribute");
+	if (device > 1 || number != wanted) {
+		status = INVALID;
+		goto out;
+	}
+	*out = integrated;
+	LEAVE;
+}
+
+int cuDeviceGetAttribute(int *out, int number, int device)
+{
+	return attribute(out, number, device, 18);
+}
+
+int hipDeviceGetAttribute(int *out, int number, int device)
+{
+	return attribute(out, number, device, 16);
+}
+
 int cuDevicePrimaryCtxRetain(void **out, int device)
 {
 	(void)device;
@@ -309,12 +347,12 @@ int cuMemAlloc_v2(uint64_t *out, size_t length)
 	void *start;
 
 	ENTER("cuMemAlloc");
-	if (length > memory || !(start = malloc(length))) {
+	if ((memory && length > memory) || !(start = aligned_alloc(256, (length + 255) & ~255ul))) {
 		status = NO_MEMORY;
 		goto out;
 	}
 	memset(start, 0xee, length);
-	add(&allocated, start, length);
+	add(&allocated, start, length, 0);
 	counted.allocations++;
 	*out = (uint64_t)(uintptr_t)start;
 	LEAVE;
@@ -341,14 +379,19 @@ int cuMemFree_v2(uint64_t address)
 
 int cuMemHostRegister_v2(void *start, size_t length, unsigned int flags)
 {
-	(void)flags;
 	ENTER("cuMemHostRegister");
+	/* "The memory range ... page-aligned" (HIP, and CUDA before 4.1) */
+	if (!length || (uintptr_t)start % 4096 || length % 4096) {
+		status = INVALID;
+		goto out;
+	}
 	/* cuMemHostRegister: CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
-	if (*find(&pinned, start)) {
+	if (overlaps(pinned, start, length)) {
 		status = TWICE;
 		goto out;
 	}
-	add(&pinned, start, length);
+	/* CU_MEMHOSTREGISTER_DEVICEMAP */
+	add(&pinned, start, length, flags & 2);
 	counted.pinned++;
 	counted.pins++;
 	LEAVE;
@@ -369,6 +412,21 @@ int cuMemHostUnregister(void *start)
 	counted.pinned--;
 	*range = gone->next;
 	free(gone);
+	LEAVE;
+}
+
+/* cuMemHostGetDevicePointer: only of memory that is mapped, and the flags have to be 0. */
+int cuMemHostGetDevicePointer_v2(uint64_t *out, void *start, unsigned int flags)
+{
+	struct range *range;
+
+	ENTER("cuMemHostGetDevicePointer");
+	range = *find(&pinned, start);
+	if (flags || !range || !range->mapped) {
+		status = INVALID;
+		goto out;
+	}
+	*out = (uint64_t)(uintptr_t)start;
 	LEAVE;
 }
 
@@ -429,6 +487,15 @@ int cuStreamSynchronize(void *handle)
 	ENTER("cuStreamSynchronize");
 	stream = of(handle);
 	while (stream->first || stream->busy)
+		pthread_cond_wait(&changed, &lock);
+	LEAVE;
+}
+
+/* All streams of the context, also those that are destroyed and have work left */
+int cuCtxSynchronize(void)
+{
+	ENTER("cuCtxSynchronize");
+	while (pending_count)
 		pthread_cond_wait(&changed, &lock);
 	LEAVE;
 }
@@ -520,6 +587,8 @@ int stand_in_fill(void *stream, uint64_t target, size_t length, int byte, int de
 #define ALIAS(theirs, ours) __typeof__(ours) theirs __attribute__((alias(#ours)))
 ALIAS(hipInit, cuInit);
 ALIAS(hipDeviceGet, cuDeviceGet);
+ALIAS(hipDeviceSynchronize, cuCtxSynchronize);
+ALIAS(hipHostGetDevicePointer, cuMemHostGetDevicePointer_v2);
 ALIAS(hipDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain);
 ALIAS(hipDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
 ALIAS(hipCtxPushCurrent, cuCtxPushCurrent_v2);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """torch, transformers and diffusers, with and without the drop-in: the same, bit by bit."""
 
-import ctypes
 import gc
 import json
 import os
@@ -18,7 +17,7 @@ import torch
 
 import dmabuf_dio
 import dmabuf_dio.torch
-from dmabuf_dio import _device, _safe_open
+from dmabuf_dio import _safe_open
 
 
 @pytest.fixture
@@ -362,58 +361,3 @@ print(max(peaks) - before, len(peaks), report["requested"], report["read"], *ten
     assert pieces >= 64 and peak <= 48 << 20, done.stdout
     size = path.stat().st_size
     assert requested in range(size - 4096, size) and read in range(256 << 20, size + (1 << 20)), (done.stdout, size)
-
-
-@pytest.fixture(scope="session")
-def driver(tmp_path_factory):
-    """A library that stands in for CUDA's and HIP's, whose memory is the host's."""
-    path = tmp_path_factory.mktemp("driver") / "driver.so"
-    source = Path(__file__).resolve().parents[3] / "crates/dmabuf-dio-device/tests/stand_in.c"
-    subprocess.run(["cc", "-O1", "-fPIC", "-shared", "-pthread", source, "-o", path], check=True)
-    return path
-
-
-@pytest.mark.parametrize("vendor", ["cuda", "hip"])
-def test_load_file_fills_the_memory_of_a_device(model, driver, vendor):
-    library = ctypes.CDLL(str(driver))
-    library.stand_in_setup(ctypes.c_uint64(7), 2000, ctypes.c_uint64(0), b"", 0, 0)
-    theirs = safetensors.torch.load_file(model)
-
-    def allocate(shape, dtype, device):
-        assert device == torch.device("cuda:1")
-        return torch.empty(shape, dtype=dtype)
-
-    with (
-        mock.patch.object(_device, "library", str(driver)),
-        mock.patch.object(_device, "allocate", allocate),
-        mock.patch.object(_device, "current", lambda device: (vendor, device.index, 0)),
-    ):
-        ours = dmabuf_dio.torch.load_file(model, "cuda:1")
-        assert list(ours) == list(theirs)
-        for name, tensor in theirs.items():
-            assert ours[name].dtype == tensor.dtype and ours[name].shape == tensor.shape, name
-            assert torch.equal(bits(ours[name]), bits(tensor)), name
-        with dmabuf_dio.safe_open(model, "pt", "cuda:1") as file:
-            file.get_tensors()
-            report = file.report()
-        assert report["requested"] == sum(tensor.nbytes for tensor in theirs.values()) <= report["read"]
-        library.stand_in_setup(ctypes.c_uint64(7), 0, ctypes.c_uint64(0), b"cuMemcpyHtoDAsync", 3, 719)
-        with pytest.raises(RuntimeError, match="device 1 refuses to copy: unspecified launch failure") as raised:
-            dmabuf_dio.torch.load_file(model, "cuda:1")
-        assert any("dmesg" in note for note in raised.value.__notes__)
-    counters = (ctypes.c_uint64 * 11)()
-    library.stand_in_counters(counters)
-    copies, copied, pinned, pins, streams, events, contexts, allocations, pending, pageable, torn = counters
-    assert copied >= sum(tensor.nbytes for tensor in theirs.values()) and pins % 8 == 0
-    assert (pinned, streams, events, contexts, pageable, torn) == (0,) * 6, list(counters)
-
-
-def test_machine_without_the_driver_says_so(model):
-    with (
-        mock.patch.object(_device, "library", "/nonexistent/driver.so"),
-        mock.patch.object(_device, "allocate", lambda shape, dtype, device: torch.empty(shape, dtype=dtype)),
-        mock.patch.object(_device, "current", lambda device: ("cuda", 0, 0)),
-        pytest.raises(RuntimeError, match="no CUDA driver") as raised,
-    ):
-        dmabuf_dio.torch.load_file(model, "cuda")
-    assert any("install the CUDA driver" in note for note in raised.value.__notes__)

@@ -16,6 +16,7 @@ from ._native import (
     BlockWriter,
     Buffer,
     CancelToken,
+    DeviceTensor,
     Gathered,
     Gathering,
     Model,
@@ -40,6 +41,7 @@ __all__ = [
     "BlockWriter",
     "Buffer",
     "CancelToken",
+    "DeviceTensor",
     "Gathered",
     "Gathering",
     "Model",
@@ -123,6 +125,26 @@ def _torch(tensor: Tensor) -> Any:
     return as_tensor(tensor)
 
 
+def _adopted(tensor: DeviceTensor) -> Any:
+    """The tensor as a torch tensor, in the same memory. Types that torch lacks are bytes."""
+    from ._torch_device import adopted
+
+    return adopted(tensor)
+
+
+def _to_device(buffer: Buffer, device: Any) -> DeviceTensor:
+    """The content on a CUDA or HIP device ("cuda:0"), as bytes: copied, or where it is if the device has the host's memory.
+
+    The buffer is then in use as long as the result. Raises ValueError for a device that is none, MemoryError if it
+    has too little memory, RuntimeError for what its driver refuses.
+    """
+    from ._device import opened
+
+    return opened(device).copy(buffer)
+
+
 # Methods in Python: what they call is Python, too.
 setattr(Tensor, "numpy", _numpy)
 setattr(Tensor, "torch", _torch)
+setattr(DeviceTensor, "torch", _adopted)
+setattr(Buffer, "to_device", _to_device)

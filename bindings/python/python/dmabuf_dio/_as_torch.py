@@ -12,7 +12,7 @@ from ._layout import NAMES, byte_shape, swapped, swaps
 
 if TYPE_CHECKING:
     from ._lazy import Memory
-    from ._native import Tensor, TensorInfo
+    from ._native import _Described
 
 # F4 has two elements in a byte: torch counts bytes.
 _NAMES = NAMES | {"F4": "float4_e2m1fn_x2"}
@@ -21,7 +21,7 @@ _DTYPES = {name: getattr(torch, theirs) for name, theirs in _NAMES.items() if ha
 
 
 def as_tensor(
-    tensor: Tensor | TensorInfo, memory: Memory | None = None, shape: tuple[int, ...] | None = None
+    tensor: _Described, memory: Memory | None = None, shape: tuple[int, ...] | None = None
 ) -> Any:
     """A tensor as one of torch that shares its memory, which has to be writable.
 
@@ -45,7 +45,7 @@ def as_tensor(
     return torch.frombuffer(source, dtype=dtype).reshape(shape)
 
 
-def layout(tensor: Tensor | TensorInfo, shape: tuple[int, ...] | None = None) -> tuple[Any, tuple[int, ...]]:
+def layout(tensor: _Described, shape: tuple[int, ...] | None = None) -> tuple[Any, tuple[int, ...]]:
     """torch's type and shape of a tensor. Raises ValueError as as_tensor() does."""
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None or tensor.block[0] > 1:

@@ -1,51 +1,85 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# pyright: basic, reportPrivateUsage=false, reportAttributeAccessIssue=false, reportMissingModuleSource=false
-"""All tensors of a model on a CUDA or HIP device: the disk fills registered memory while the device empties it."""
+# pyright: reportPrivateUsage=false
+"""CUDA and HIP devices by name, and tensors that are loaded to them ahead of the program."""
 
 from __future__ import annotations
 
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-import torch  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore[reportMissingImports]
-
-from ._as_torch import layout
-from ._native import _load_to_device
+from ._native import CancelToken, _Device
 
 if TYPE_CHECKING:
-    from ._native import Model
+    from collections.abc import Iterator
+    from concurrent.futures import Future
+
+    from ._native import DeviceTensor, _Reader
 
 # A driver's library in place of the vendor's
 library: str | None = None
 
-
-def loads_to(device: Any) -> bool:
-    """Whether a device is one of CUDA or HIP."""
-    return device is not None and device.type == "cuda"
+# Those that are in use: each has a ring of registered memory.
+_opened: WeakValueDictionary[tuple[object, ...], _Device] = WeakValueDictionary()
 
 
-def load(model: Model, device: Any, report: dict[str, int]) -> dict[str, Any]:
-    """The tensors by name, in the order of the files. torch allocates their memory. `report`: to be added to."""
-    found: dict[str, Any] = {}
-    targets: list[tuple[int, int]] = []
-    for number, name in enumerate(model.keys()):
-        dtype, shape = layout(model[name])
-        found[name] = allocate(shape, dtype, device)
-        if model[name].nbytes:
-            targets.append((number, found[name].data_ptr()))
-    if targets:
-        # torch may use the memory for what it has not done yet: the copies wait for the stream.
-        done = _load_to_device(model, targets, *current(device), None, library)
-        for key, value in {"requested": done["copied"], "read": done["read"], "reads": done["reads"]}.items():
-            report[key] += int(value)
-    return found
+def named(device: Any) -> tuple[str, int] | None:
+    """The vendor and the number of a device: "cuda", "cuda:1", "hip:0", a number, a torch.device. None for others."""
+    kind, _, index = (f"cuda:{device}" if isinstance(device, int) else str(device)).partition(":")
+    if kind not in ("cuda", "hip") or not (index.isdigit() or not index):
+        return None
+    torch: Any = sys.modules.get("torch")
+    number = int(index) if index else _current(torch)
+    # torch says "cuda" for both.
+    return "hip" if torch and torch.version.hip else kind, number
 
 
-def allocate(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
-    """A tensor with undefined content."""
-    return torch.empty(shape, dtype=dtype, device=device)
+def _current(torch: Any) -> int:
+    return int(torch.cuda.current_device()) if torch and torch.cuda.is_initialized() else 0
 
 
-def current(device: Any) -> tuple[str, int, int]:
-    """The vendor of a device, its number, and torch's stream there."""
-    number = torch.cuda.current_device() if device.index is None else device.index
-    return "hip" if torch.version.hip else "cuda", number, torch.cuda.current_stream(device).cuda_stream
+def opened(device: Any) -> _Device:
+    """A device by its name. It is the same one as long as anything uses it.
+
+    Raises ValueError for a name that is none, RuntimeError without a driver.
+    """
+    found = named(device)
+    if found is None:
+        raise ValueError(f'device={device!r} is invalid: pass "cuda", "cuda:1" or "hip:0"')
+    # A child of fork() must not use a device of its parent.
+    key = (*found, library, os.getpid())
+    one = _opened.get(key)
+    if one is None:
+        one = _opened[key] = _Device(*found, None, library)
+    return one
+
+
+def loaded_ahead(device: _Device, reader: _Reader, numbers: list[int]) -> Iterator[DeviceTensor]:
+    """Tensors of a reader on a device: while some are used, the next are loaded, half of the window at a time."""
+    token = CancelToken()
+    with ThreadPoolExecutor(1, "dmabuf-dio-device") as pool:
+        try:
+            before: Future[list[DeviceTensor]] | None = None
+            for batch in reader.batches(numbers, reader.report()["window"] // 2):
+                following = pool.submit(_load, device, reader, batch, token)
+                if before is not None:
+                    yield from _handed_out(before.result())
+                before = following
+                del following
+            if before is not None:
+                yield from _handed_out(before.result())
+        finally:
+            token.cancel()
+
+
+def _load(device: _Device, reader: _Reader, batch: list[int], token: CancelToken) -> list[DeviceTensor]:
+    return device.own(reader, batch, token)[0]
+
+
+def _handed_out(tensors: list[DeviceTensor]) -> Iterator[DeviceTensor]:
+    """One by one, and none is kept."""
+    tensors.reverse()
+    while tensors:
+        yield tensors.pop()

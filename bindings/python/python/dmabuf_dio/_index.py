@@ -108,6 +108,18 @@ def elements(items: list[int | slice[int, int, int]]) -> list[tuple[int, int]]:
     ]
 
 
+def together(elements: list[tuple[int, int]], shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """The first and the last, not included, of elements that lie together in a row-major tensor. None if they do not."""
+    at, count, is_split = 0, 1, False
+    for (first, last), size in zip(elements, shape):
+        # After a dimension with several elements all others have to be whole.
+        if is_split and (first, last) != (0, size):
+            return None
+        is_split = is_split or last - first > 1
+        at, count = at * size + first, count * (last - first)
+    return at, at + count
+
+
 def within(items: list[int | slice[int, int, int]], has: list[tuple[int, int]]) -> tuple[int | slice[int, int, int], ...]:
     """An index among these elements of each dimension."""
     return tuple(

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
+# pyright: reportPrivateUsage=false
 """The layout of tensors in bytes: code for NumPy and torch that needs neither."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._native import Tensor, TensorInfo
+    from ._native import _Described
 
 # Their names of the types. NumPy has the last six in the package ml_dtypes.
 NAMES = {
@@ -36,7 +37,7 @@ class PartialBytes(ValueError):
     """A tensor of a packed type whose last dimension is not whole bytes."""
 
 
-def byte_shape(tensor: Tensor | TensorInfo) -> tuple[int, ...]:
+def byte_shape(tensor: _Described) -> tuple[int, ...]:
     """The shape of a packed or quantised tensor in bytes: its last dimension counts bytes.
 
     Raises ValueError if that dimension is not whole bytes.
@@ -51,7 +52,7 @@ def byte_shape(tensor: Tensor | TensorInfo) -> tuple[int, ...]:
     return (*outer, last // elements * size)
 
 
-def swaps(tensor: Tensor | TensorInfo) -> bool:
+def swaps(tensor: _Described) -> bool:
     """Whether the bytes of each element are in the other order than the processor's. Blocks stay as they are."""
     elements, size = tensor.block
     return tensor.byte_order == "big" and elements == 1 and size > 1

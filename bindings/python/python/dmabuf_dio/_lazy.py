@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Lazy:
     """Tensors by name. `maps`: what the page cache has is mapped, copied when it is written, in place of copied.
 
-    `within`: tensors of more than `most` bytes are not read ahead.
+    `most`: tensors of more bytes, or of more than the window, are not read ahead.
     """
 
-    def __init__(self, model: Model, maps: bool, window: int | None = None, within: bool = False) -> None:
+    def __init__(self, model: Model, maps: bool, window: int | None = None, most: int | None = None) -> None:
         self.model = model
-        self.reader = _Reader(model, window, within=within)
-        self.most = max(self.reader.report()["window"], 4 << 20)
+        self.reader = _Reader(model, window, most=most)
+        self.most = min(most or 0, max(self.reader.report()["window"], 4 << 20))
         self._maps = maps
         self._position = {name: number for number, name in enumerate(model.keys())}
 

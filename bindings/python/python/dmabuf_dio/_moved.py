@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # pyright: basic, reportPrivateUsage=false, reportAttributeAccessIssue=false, reportMissingModuleSource=false
-"""Tensors larger than the window, for another device: they pass through the window."""
+"""Tensors larger than the window, for a device whose driver this library does not know: they pass through the window."""
 
 from __future__ import annotations
 
@@ -13,10 +13,30 @@ from ._as_torch import as_tensor
 from ._native import _Reader
 
 if TYPE_CHECKING:
-    from ._native import Model
+    from ._native import Model, TensorInfo
 
 
-def moved(model: Model, name: str, device: Any, window: int, report: dict[str, int]) -> Any:
+class Pieces:
+    """Tensors of more than `most` bytes, in pieces. `report`: to be added to."""
+
+    takes_all = False
+
+    def __init__(self, model: Model, device: Any, most: int, report: dict[str, int]) -> None:
+        self._model, self._device, self._most, self._report = model, device, most, report
+
+    def takes(self, info: TensorInfo) -> bool:
+        """Whether a tensor is larger. Elements of packed types share bytes."""
+        return info.block[0] == 1 and info.nbytes > self._most
+
+    def tensors(self, names: list[str]) -> dict[str, Any]:
+        """Tensors by name."""
+        return {name: _moved(self._model, name, self._device, self._most, self._report) for name in names}
+
+    def part(self, name: str, elements: list[tuple[int, int]]) -> None:
+        """Nothing: slices are copied as a whole."""
+
+
+def _moved(model: Model, name: str, device: Any, window: int, report: dict[str, int]) -> Any:
     """A tensor on a device, read in pieces: the next ones are read while one is copied. `report`: to be added to."""
     shape = model[name].shape
     pieces = _pieces(shape, model[name].nbytes, window // 4)

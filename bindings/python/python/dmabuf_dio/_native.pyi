@@ -121,6 +121,7 @@ class Buffer(_Bytes, _Context):
     writable: Final[bool]
     accessed: Final[bool]
     closed: Final[bool]
+    def to_device(self, device: object) -> DeviceTensor: ...
     def close(self) -> None: ...
 
 def load(path: Source, **options: Unpack[WatchedLoadOptions]) -> Buffer: ...
@@ -201,7 +202,7 @@ class _Reader:
         window: int | None = None,
         shard: tuple[int, int] | None = None,
         cuts: Sequence[tuple[int, tuple[int, list[int], list[tuple[int, int]] | None] | list[tuple[int, int]] | None]] | None = None,
-        within: bool = False,
+        most: int | None = None,
     ) -> Self: ...
     def get(self, number: int, maps: bool, /) -> tuple[TensorInfo, Buffer | bytearray | _Mapped]: ...
     def take(self, number: int, /) -> tuple[TensorInfo, Buffer | bytearray]: ...
@@ -210,6 +211,7 @@ class _Reader:
         self, number: int, elements: list[tuple[int, int]], maps: bool, /
     ) -> tuple[Buffer | bytearray | _Mapped, bool]: ...
     def want(self, numbers: list[int], /) -> _Wanted: ...
+    def batches(self, numbers: list[int], most: int, /) -> list[list[int]]: ...
     def report(self) -> dict[str, int]: ...
 
 @final
@@ -220,15 +222,38 @@ class _Mapped:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __release_buffer__(self, view: memoryview, /) -> None: ...
 
-def _load_to_device(
-    model: Model,
-    targets: Sequence[tuple[int, int]],
-    vendor: Literal["cuda", "hip"] | str,
-    ordinal: int,
-    stream: int,
-    ring: int | None = None,
-    library: str | None = None,
-) -> dict[str, float]: ...
+@final
+class DeviceTensor(_Described):
+    device: Final[str]
+    mapped: Final[bool]
+    data_ptr: Final[int]
+    __cuda_array_interface__: Final[dict[str, Any]]
+    def bytes(self) -> DeviceTensor: ...
+    def torch(self) -> Any: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class _Device:
+    def __new__(
+        cls, vendor: Literal["cuda", "hip"] | str, ordinal: int, ring: int | None = None, library: str | None = None
+    ) -> Self: ...
+    integrated: Final[bool]
+    def load(
+        self, model: Model, targets: Sequence[tuple[int, tuple[int, int], int]], stream: int, /
+    ) -> dict[str, float]: ...
+    def own(
+        self, reader: _Reader, numbers: Sequence[int], cancel: CancelToken | None = None
+    ) -> tuple[list[DeviceTensor], dict[str, float]]: ...
+    def copy(self, buffer: Buffer, /) -> DeviceTensor: ...
+
 def _save_tensors(
     tensors: Sequence[tuple[str, str, Sequence[int], tuple[int, int] | None]],
     filename: str | bytes | PathLike[str] | PathLike[bytes],

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ._device import named
 from ._index import SafetensorError, check_packed, checked, elements, within, written_out
 from ._layout import PartialBytes
 from ._lazy import Lazy
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ._native import TensorInfo
 
     Convert = Callable[..., Any]
+
+# Of a tensor for a CUDA or HIP device: fewer pass through the window, which reads ahead.
+_WORTH_A_LOAD = 16 << 20
+_ANY = 1 << 62
 
 _NUMPY = ("np", "numpy")
 _TORCH = ("pt", "torch", "pytorch")
@@ -58,9 +63,13 @@ class safe_open:
         if model.format != "safetensors":
             # Programs find out by the error which format a file has.
             raise _unreadable(f"{model.files[0]}: a {model.format} file", ["open it with dmabuf_dio.open()"])
-        self._file: Lazy | None = Lazy(model, self._torch and backend == "mmap", window, self._device is not None)
+        by_ring = self._device is not None and named(self._device) is not None
+        # Larger tensors do not pass through the memory of this process as a whole.
+        most = None if self._device is None else _WORTH_A_LOAD if by_ring else _ANY
+        self._file: Lazy | None = Lazy(model, self._torch and backend == "mmap", window, most)
         # What was read for tensors that its reader did not read: in pieces, and by a device
         self._pieces = dict.fromkeys(self._file.reader.report(), 0)
+        self._target = _target(by_ring, model, self._device, self._file.most, self._pieces)
 
     def __enter__(self) -> safe_open:
         self._opened()
@@ -74,6 +83,7 @@ class safe_open:
     ) -> None:
         # Arrays that were handed out keep their memory.
         self._file = None
+        self._target = None
 
     def keys(self, /) -> list[str]:
         """The names of the tensors, sorted."""
@@ -89,10 +99,10 @@ class safe_open:
 
     def get_tensor(self, /, name: str) -> Any:
         """A tensor. To read a whole file, the order of `offset_keys()` is best: the following tensors are read ahead."""
-        file = self._opened()
+        file, target = self._opened(), self._target
         try:
-            if self._is_moved(file, name):
-                return self._moved(file, name)
+            if target is not None and target.takes(file.info(name)):
+                return _packed(target.tensors, [name])[name]
             info, memory = file.tensor(name)
         except KeyError:
             raise _missing(name) from None
@@ -100,33 +110,19 @@ class safe_open:
 
     def get_tensors(self, /) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
-        file = self._opened()
-        if self._torch:
-            from . import _device
-
-            if _device.loads_to(self._device):
-                loaded: dict[str, Any] = _packed(_device.load, file.model, self._device, self._pieces)
-                return loaded
+        file, target = self._opened(), self._target
         names = file.model.keys()
-        moved = {name for name in names if self._is_moved(file, name)}
-        wanted = file.want(name for name in names if name not in moved)
+        if target is not None and target.takes_all:
+            loaded: dict[str, Any] = _packed(target.tensors, names)
+            return loaded
+        taken = {name for name in names if target is not None and target.takes(file.info(name))}
+        wanted = file.want(name for name in names if name not in taken)
         found = {
-            name: self._moved(file, name) if name in moved else self._made(*file.loaded(name)) for name in names
+            name: _packed(target.tensors, [name])[name] if target and name in taken else self._made(*file.loaded(name))
+            for name in names
         }
         del wanted
         return found
-
-    def _is_moved(self, file: Lazy, name: str) -> bool:
-        """Whether a tensor is copied to its device in pieces, as it is larger than the window."""
-        if self._device is None:
-            return False
-        info = file.info(name)
-        return info.block[0] == 1 and info.nbytes > file.most
-
-    def _moved(self, file: Lazy, name: str) -> Any:
-        from ._moved import moved
-
-        return moved(file.model, name, self._device, file.most, self._pieces)
 
     def _made(self, info: TensorInfo, memory: Memory) -> Any:
         value = _packed(self._convert, info, memory)
@@ -142,7 +138,7 @@ class safe_open:
 
     def get_slice(self, /, name: str) -> PySafeSlice:
         """A tensor to be sliced. As long as slices of tensors exist that were not used, these are read ahead."""
-        return PySafeSlice(self._opened(), name, self._torch, self._device, self._convert)
+        return PySafeSlice(self._opened(), name, self._torch, self._device, self._convert, self._target)
 
     def __reduce__(self) -> Any:
         raise _unpicklable("safe_open")
@@ -158,7 +154,9 @@ class safe_open:
 class PySafeSlice:
     """A tensor of a file. Slicing it returns a tensor, even after the file is closed."""
 
-    def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any, convert: Convert) -> None:
+    def __init__(
+        self, file: Lazy, name: str, for_torch: bool, device: Any, convert: Convert, target: Target | None
+    ) -> None:
         try:
             self._info = file.info(name)
         except KeyError:
@@ -167,6 +165,7 @@ class PySafeSlice:
         self._torch = for_torch
         self._convert = convert
         self._device = device
+        self._target = target
         self._name = name
         self._wanted: object = file.want([name])
 
@@ -184,21 +183,29 @@ class PySafeSlice:
         if self._info.block[0] > 1:
             check_packed(wanted, self._info)
         items = written_out(wanted, shape)
-        memory, has = self._file.sliced(self._name, self._info, elements(items))
+        whole, has = self._loaded(elements(items))
         # The whole tensor is not read ahead for a program that uses a part of it.
         self._wanted = None
-        whole = self._convert(self._info, memory, tuple(last - first for first, last in has))
         part = whole[within(items, has)]
         # Memory that is not used is not kept.
         if self._torch:
             part = part.contiguous()
             if part.untyped_storage().nbytes() > part.nbytes:
                 part = part.clone()
-            return part if self._device is None else part.to(self._device)
+            return part if self._device is None or part.device == self._device else part.to(self._device)
         import numpy
 
         array: Any = numpy.asarray(part)
         return array if array.flags.c_contiguous and array.nbytes == whole.nbytes else array.copy()
+
+    def _loaded(self, wanted: list[tuple[int, int]]) -> tuple[Any, list[tuple[int, int]]]:
+        """What has elements of the tensor, and which it has."""
+        if self._target is not None:
+            part = self._target.part(self._name, wanted)
+            if part is not None:
+                return part, wanted
+        memory, has = self._file.sliced(self._name, self._info, wanted)
+        return self._convert(self._info, memory, tuple(last - first for first, last in has)), has
 
     def __reduce__(self) -> Any:
         raise _unpicklable("PySafeSlice")
@@ -208,6 +215,37 @@ class PySafeSlice:
 
 
 PySafeSlice.__module__ = "builtins"
+
+
+class Target(Protocol):
+    """Loads tensors to a device otherwise than one by one through the memory of this process."""
+
+    # All tensors at once are its work, too.
+    takes_all: bool
+
+    def takes(self, info: TensorInfo) -> bool:
+        """Whether it is to load this tensor."""
+        ...
+
+    def tensors(self, names: list[str]) -> dict[str, Any]:
+        """Tensors by name."""
+        ...
+
+    def part(self, name: str, elements: list[tuple[int, int]]) -> Any:
+        """Elements of a tensor, the first and last of each dimension. None if they are not worth it."""
+        ...
+
+
+def _target(by_ring: bool, model: Model, device: Any, most: int, report: dict[str, int]) -> Target | None:
+    if device is None:
+        return None
+    if by_ring:
+        from ._torch_device import Ring
+
+        return Ring(model, device, most, report)
+    from ._moved import Pieces
+
+    return Pieces(model, device, most, report)
 
 
 def _packed(make: Callable[..., Any], *arguments: Any) -> Any:

@@ -26,7 +26,9 @@ def load_file(
 ) -> dict[str, torch.Tensor]:
     """As safetensors.torch.load_file(): all tensors of a file.
 
-    Each has memory of its own, which is freed with it. Those for another device are copied to it one by one.
+    Each has memory of its own, which is freed with it. For a CUDA or ROCm device the disk fills registered memory while
+    the device empties it; where the device's memory is the host's, the tensors stay where the disk has put them, in one
+    allocation. For other devices they are copied one by one.
     """
     with safe_open(filename, framework="pt", device=device, backend=backend) as file:
         return file.get_tensors()

@@ -60,14 +60,22 @@ def register() -> None:
 
         def load_weights(self, model: Any, model_config: Any) -> None:
             """Passes the weights to a model."""
-            model.load_weights(weights(self._folder(model_config)))
+            model.load_weights(weights(self._folder(model_config), _device(model)))
 
     register_model_loader(LOAD_FORMAT)(DmabufDioLoader)
 
 
-def weights(path: str) -> Iterator[tuple[str, Any]]:
-    """The tensors of a model, in the order of its files. Each has memory of its own, which is freed with it."""
+def _device(model: Any) -> Any:
+    """The device of a model's parameters, if tensors are loaded straight to it."""
+    from ._device import named
+
+    first = next(iter(model.parameters()), None)
+    return None if first is None or named(first.device) is None else first.device
+
+
+def weights(path: str, device: Any = None) -> Iterator[tuple[str, Any]]:
+    """The tensors of a model, in the order of its files: on the device, or each in memory of its own."""
     from ._iter import iter_tensors
 
-    for name, tensor in iter_tensors(path):
+    for name, tensor in iter_tensors(path, device=device):
         yield name, tensor.torch()

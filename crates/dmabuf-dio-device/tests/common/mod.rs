@@ -116,6 +116,12 @@ impl StandIn {
         };
     }
 
+    /// Lets the devices have the host's memory.
+    pub(crate) fn integrate(&self) {
+        // SAFETY: sets a number.
+        unsafe { self.symbol::<unsafe extern "C" fn(c_int)>("stand_in_integrated")(1) };
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         let symbol = self.symbol::<unsafe extern "C" fn(*mut Counters)>("stand_in_counters");
