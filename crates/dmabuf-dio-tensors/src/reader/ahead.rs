@@ -20,6 +20,9 @@ pub(super) const WORTH_A_LOAD: u64 = 4 << 20;
 /// Bytes of a read that is waited for: the rest is read ahead.
 const NOW: u64 = 8 << 20;
 
+/// Bytes of a disk's blocks, and of most file systems'.
+const BLOCK: u64 = 4096;
+
 /// Tensors that are read together, by their places in the model.
 pub(super) type Run = plan::Run<Vec<usize>>;
 
@@ -235,7 +238,10 @@ impl<B> Ahead<B> {
             // Parts need not be in the order of the file; one in pieces is read by itself.
             let follows = tensor.is_empty() || tensor.range.start >= run.range.end;
             let joins = follows && start.is_contiguous() && tensor.is_contiguous();
-            if tensor.file != run.file || !joins || gap > self.gap(&run) || len > room {
+            // What is in the last block of the disk is read anyway.
+            let is_read = tensor.range.start / BLOCK < run.range.end.div_ceil(BLOCK);
+            let near = is_read || gap <= self.gap(&run);
+            if tensor.file != run.file || !joins || !near || len > room {
                 break;
             }
             if self.is_missing(tensors, number) {
@@ -362,6 +368,29 @@ mod tests {
         }
         assert_eq!((read, ahead.held, ahead.report.dropped), (64, 0, 0));
         assert!(ahead.report.reads < 30, "{} reads", ahead.report.reads);
+    }
+
+    #[test]
+    fn parts_in_one_block_of_the_disk_are_read_together() {
+        let mut tensors = model(&[8; 8000]);
+        for tensor in &mut tensors {
+            tensor.range.end -= 4;
+            tensor.shape = vec![4];
+        }
+        let mut ahead = Ahead::<()>::new(Window::new(Some(MIB)), Some(64));
+        (0..8000).for_each(|number| ahead.want(number));
+        let read: usize = (0..8000).map(|number| get(&mut ahead, &tensors, number).len()).sum();
+        assert!(read < 20, "{read} reads");
+        // Not those of other blocks
+        let mut tensors = model(&[8192; 100]);
+        for tensor in &mut tensors {
+            tensor.range.end -= 4096;
+            tensor.shape = vec![4096];
+        }
+        let mut ahead = Ahead::<()>::new(Window::new(Some(MIB)), Some(64));
+        (0..100).for_each(|number| ahead.want(number));
+        let read: usize = (0..100).map(|number| get(&mut ahead, &tensors, number).len()).sum();
+        assert_eq!(read, 100);
     }
 
     #[test]
