@@ -57,12 +57,16 @@ def opened(device: Any) -> _Device:
 
 
 def loaded_ahead(device: _Device, reader: _Reader, numbers: list[int]) -> Iterator[DeviceTensor]:
-    """Tensors of a reader on a device: while some are used, the next are loaded, half of the window at a time."""
+    """Tensors of a reader on a device: while some are used, the next are loaded.
+
+    The program may still have one of a batch while it waits for the next, and another is loaded: each has a third of
+    the window.
+    """
     token = CancelToken()
     with ThreadPoolExecutor(1, "dmabuf-dio-device") as pool:
         try:
             before: Future[list[DeviceTensor]] | None = None
-            for batch in reader.batches(numbers, reader.report()["window"] // 2):
+            for batch in reader.batches(numbers, reader.report()["window"] // 3):
                 following = pool.submit(_load, device, reader, batch, token)
                 if before is not None:
                     yield from _handed_out(before.result())

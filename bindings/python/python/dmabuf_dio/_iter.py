@@ -62,7 +62,7 @@ def iter_tensors(
     several tensors that were joined, and `(dimension, [slice(START, STOP), ...])` names the elements.
 
     `device`: "cuda", "cuda:1", "hip:0" or a torch.device: tensors in its memory, several in each allocation, of which the
-    next is loaded while one is used. Each has at most half of the window, or one tensor.
+    next is loaded while one is used. Each has at most a third of the window, or one tensor.
 
     Raises KeyError for a name that the model does not have, ValueError for what cannot be divided, TypeError
     for what is no rule, RuntimeError for what a device's driver refuses, MemoryError if it has too little memory, and
