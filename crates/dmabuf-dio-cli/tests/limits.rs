@@ -95,7 +95,8 @@ fn lock_of_a_memfd_lasts_as_long_as_the_command() {
     fs::write(&file, vec![7; 30_000]).expect("written");
     let facts = "cat /proc/$PPID/comm; grep VmLck /proc/$PPID/status";
     // By path, the descriptor may be that of a dma-buf over the memfd.
-    for (kind, content) in [("memfd", "/proc/self/fd/$DMABUF_DIO_FD"), ("any", "$1")] {
+    let inherited = "/proc/self/fd/$DMABUF_DIO_FD";
+    for (kind, content) in [("memfd", inherited), ("file", inherited), ("any", "$1")] {
         let command = format!("{facts}; cat \"{content}\" | wc -c; exit 7");
         let mut load = program();
         load.args(["load", "--quiet", "--lock", "--kind", kind, file.to_str().expect("text")]);

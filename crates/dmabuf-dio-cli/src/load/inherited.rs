@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
             command.args(arguments(rest, None));
             hand_over(&mut command, &loaded)?;
             // The lock of a memfd ends with this process, as does that process if it becomes the command.
-            if args.lock && loaded.kind() == Kind::Memfd {
+            if args.lock && matches!(loaded.kind(), Kind::Memfd | Kind::File) {
                 return child::run(&mut command);
             }
             let error = command.exec();
