@@ -58,28 +58,45 @@ fn file_size_limit_is_reported_with_its_remedy() {
     assert_eq!(fs::read_dir(folder.path()).expect("list").count(), 2);
 }
 
+/// `dmabuf-dio load --lock` in a process that may lock so many bytes.
+fn lock_with(limit: libc::rlim_t, kind: &str, file: &Path) -> Output {
+    let mut command = program();
+    // SAFETY: the closure makes two system calls, which are async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            // Root has the capability to exceed the limit. Others cannot drop it, and need not.
+            const CAP_IPC_LOCK: libc::c_ulong = 14;
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
+            let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+            match libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let arguments = ["load", "--lock", "--kind", kind, file.to_str().expect("text")];
+    command.args(arguments).output().expect("run dmabuf-dio")
+}
+
+/// More than a huge page, and less than two.
+#[test]
+fn lock_takes_no_more_than_the_limit_allows() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![7; (2 << 20) + 5000]).expect("written");
+    for kind in ["private", "memfd", "file"] {
+        let load = lock_with(3 << 20, kind, &file);
+        assert_eq!(load.status.code(), Some(0), "{kind}: {load:?}");
+    }
+}
+
 #[test]
 fn lock_beyond_the_limit_is_an_error_with_its_remedy() {
     let folder = folder();
     let file = folder.path().join("file");
     fs::write(&file, vec![7; 300_000]).expect("written");
     for kind in ["private", "memfd", "file"] {
-        let mut command = program();
-        // SAFETY: the closure makes two system calls, which are async-signal-safe.
-        unsafe {
-            command.pre_exec(|| {
-                // Root has the capability to exceed the limit. Others cannot drop it, and need not.
-                const CAP_IPC_LOCK: libc::c_ulong = 14;
-                libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
-                let limit = libc::rlimit { rlim_cur: 65_536, rlim_max: 65_536 };
-                match libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
-        let arguments = ["load", "--lock", "--kind", kind, file.to_str().expect("text")];
-        let load = command.args(arguments).output().expect("run dmabuf-dio");
+        let load = lock_with(65_536, kind, &file);
         let said = text(&load.stderr);
         assert_eq!(load.status.code(), Some(1), "{kind}: {load:?}");
         assert!(said.contains("cannot be locked (RLIMIT_MEMLOCK is 65536)"), "{kind}: {said}");

@@ -54,14 +54,12 @@ impl Mapping {
     ///
     /// [`Error::Lock`].
     pub(crate) fn lock(&self) -> Result<()> {
-        // A part of the last huge page would split it.
+        // A part of the last huge page would split it, but the limit may allow no more.
         let unit = if self.len() < huge_page() { page_size() } else { huge_page() };
-        let len = (self.len.next_multiple_of(unit as usize)).min(self.whole());
+        let whole = (self.len.next_multiple_of(unit as usize)).min(self.whole());
         // SAFETY: the range is mapped, and keeps its content.
-        match unsafe { libc::mlock(self.as_ptr().cast(), len) } {
-            0 => Ok(()),
-            _ => Err(error(len as u64, last_errno())),
-        }
+        let lock = |len| unsafe { libc::mlock(self.as_ptr().cast(), len) } == 0;
+        if lock(whole) || lock(self.len) { Ok(()) } else { Err(error(self.len(), last_errno())) }
     }
 }
 
