@@ -23,7 +23,8 @@ const MANY: usize = 64;
 /// Loads tensors of a model. Created by [`Model::loader`].
 ///
 /// Neighbouring tensors of a file are read as one range. Each range has its own buffer; if there
-/// are more than 64, the ranges of a file share one if the kind of buffer allows it.
+/// are more than 64, the ranges of a file share one if the kind of buffer allows it, and neither
+/// `numa` nor `lock` is set.
 #[derive(Clone)]
 pub struct TensorLoader<'m> {
     model: &'m Model,
@@ -173,8 +174,9 @@ impl<'m> TensorLoader<'m> {
     /// Single runs; or the runs of a file, which may share a buffer.
     fn jobs<'r>(&self, runs: &'r [Run]) -> Vec<&'r [Run]> {
         let options = &self.settings.options;
-        let can_share = options.backend.is_none()
-            && matches!(options.kind, Kind::Any | Kind::DmaBuf | Kind::Memfd);
+        // A gather gets its buffer without a place.
+        let is_plain = options.backend.is_none() && options.numa.is_none() && !options.lock;
+        let can_share = is_plain && matches!(options.kind, Kind::Any | Kind::DmaBuf | Kind::Memfd);
         if runs.len() > MANY && can_share {
             return runs.chunk_by(|one, next| one.file == next.file).collect();
         }

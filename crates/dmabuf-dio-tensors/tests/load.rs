@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{Gguf, Sample, folder, safetensors, write};
-use dmabuf_dio::{Backend, CancelToken, DmaBuf, Kind};
+use dmabuf_dio::{Backend, CancelToken, DmaBuf, Kind, Numa, Options};
 use dmabuf_dio_tensors::{Dtype, Error, Loaded, Model, Progress};
 
 /// `count` tensors of 20,000 bytes and something.
@@ -84,6 +84,15 @@ fn many_ranges_of_a_file_share_a_buffer() {
         let chosen = loader.clone().backend(Backend::Memfd).load().expect("load");
         assert_bytes(&chosen, &some);
         assert_eq!(chosen.buffers.len(), 100);
+        for (numa, lock) in [(Some(Numa::Local), false), (None, true)] {
+            let options = Options { kind: Kind::Memfd, numa, lock, ..Options::default() };
+            let placed = loader.clone().options(options).load().expect("load");
+            assert_bytes(&placed, &some);
+            for buffer in &placed.buffers {
+                let report = buffer.report().expect("loaded");
+                assert_eq!((report.numa, report.locked), (numa, lock));
+            }
+        }
         if has_heap() {
             let shared = loader.kind(Kind::DmaBuf).load().expect("load");
             assert_bytes(&shared, &some);
