@@ -8,7 +8,7 @@ use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::lock;
 use crate::memory::page::page_size;
-use crate::memory::place::Place;
+use crate::memory::place::{self, Place};
 use crate::numa::Numa;
 
 const MAX_CHUNK: u64 = 1 << 30;
@@ -86,10 +86,10 @@ impl Options {
         let place = self.place(len)?;
         self.check_lock(len)?;
         // Memory of the allocator shares pages, which have a place already, and stay locked.
-        let own = place.is_some() || self.lock;
-        let mut mapping = if own { Mapping::mapped(len) } else { plain(len) }?;
+        let own = len > 0 && (place.is_some() || self.lock);
+        let map = || if own { Mapping::mapped(len) } else { plain(len) };
+        let mapping = place::mapped(place.as_ref(), map)?;
         mapping.advise(self.huge_pages);
-        mapping.put(place.as_ref())?;
         Ok(mapping)
     }
 

@@ -14,6 +14,8 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{assert_same, backends, file_of, folder, huge, page};
 use dmabuf_dio::{Backend, Buffer, DmaBuf, Error, Kind, Loader, Numa};
@@ -21,6 +23,12 @@ use dmabuf_dio_sys::mempolicy::{self, Nodes, Policy};
 
 /// Bytes of a large file: twelve huge pages, or six of the module's pieces.
 const LARGE: usize = 24 << 20;
+
+/// One test at a time: each needs the memory of the nodes.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The numbers in a list such as `0-2,4`.
 fn numbers(list: &str) -> Vec<u32> {
@@ -164,6 +172,7 @@ fn ways(path: &Path) -> Vec<(String, Loader<'static>)> {
 
 #[test]
 fn every_page_is_on_the_node_that_was_asked_for() {
+    let _alone = alone();
     let Some(nodes) = nodes() else { return };
     let (folder, frames) = (folder(), frames());
     for size in [3 * page() + 100, LARGE] {
@@ -185,6 +194,36 @@ fn every_page_is_on_the_node_that_was_asked_for() {
                 let is_fair = |pages: &u64| (all / 2..=all * 3 / 2).contains(&(pages * nodes));
                 size < LARGE || found.len() as u64 == nodes && found.values().all(is_fair)
             });
+        }
+    }
+}
+
+/// After mlockall(MCL_FUTURE), which holds for a whole process.
+#[test]
+fn memory_that_is_allocated_as_it_is_mapped_is_on_its_node() {
+    let _alone = alone();
+    let name = "memory_that_is_allocated_as_it_is_mapped_is_on_its_node";
+    let Some(nodes) = nodes() else { return };
+    if std::env::var_os("NUMA_LOCKED").is_none() {
+        let mut again = Command::new(std::env::current_exe().expect("this program"));
+        again.args(["--exact", name, "--nocapture"]).env("NUMA_LOCKED", "1");
+        assert!(again.status().expect("run it").success());
+        return;
+    }
+    let folder = folder();
+    let files = [3 * page() + 100, LARGE].map(|size| file_of(&folder, size));
+    // SAFETY: the call takes a number.
+    assert_eq!(unsafe { libc::mlockall(libc::MCL_FUTURE) }, 0);
+    for (path, _) in &files {
+        for (way, loader) in ways(path) {
+            for &node in &nodes {
+                let other = *nodes.iter().find(|other| **other != node).expect("two nodes");
+                run_on(other);
+                let loaded = loader.clone().numa(Numa::Node(node)).load().expect("loaded");
+                let report = loaded.report().expect("a report");
+                let found = report.nodes.iter().flatten().map(|(node, _)| *node);
+                assert!(found.clone().all(|found| found == node), "{way}: {:?}", report.nodes);
+            }
         }
     }
 }
@@ -234,6 +273,7 @@ fn check(
 
 #[test]
 fn a_node_without_memory_is_an_error_that_lists_those_with_some() {
+    let _alone = alone();
     let folder = folder();
     let (path, _) = file_of(&folder, page());
     let Ok(allowed) = mempolicy::allowed() else { return println!("skipped: no NUMA") };

@@ -16,7 +16,7 @@ use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 use crate::memory::page::{huge_page, page_size};
-use crate::memory::place::Place;
+use crate::memory::place::{self, Place};
 use crate::memory::sizes::PageSizes;
 use crate::refusal;
 use crate::refusal::attempt::Attempt;
@@ -116,7 +116,7 @@ pub(super) fn allocate(len: u64, place: Option<&Place>) -> Result<Shared> {
         .map_err(|errno| Error::Buffer { call: "create", errno: errno.into_errno() })?;
     if place.is_some() {
         // The file keeps the place, whoever touches or writes it first: `shmem_set_policy()` in mm/shmem.c.
-        map(&buf)?.put(place)?;
+        place::mapped(place, || map(&buf))?;
     }
     Ok(buf)
 }
@@ -162,8 +162,8 @@ fn allocate_huge(
     let given = huge::memfds_get_huge_pages();
     let memfd = matches!(purpose, Purpose::Memfd | Purpose::File);
     if given || memfd {
-        let Some((buf, mut mapping)) = new_and_mapped(len) else { return Ok(None) };
-        mapping.put(place)?;
+        let Ok(buf) = allocate(len, None) else { return Ok(None) };
+        let Ok(mut mapping) = place::mapped(place, || map(&buf)) else { return Ok(None) };
         mapping.advise(true);
         if given || mapping.collapse() {
             return Ok(Some((buf, mapping)));
@@ -172,18 +172,13 @@ fn allocate_huge(
     if purpose == Purpose::Memfd { reserved(len, place) } else { Ok(None) }
 }
 
-fn new_and_mapped(len: u64) -> Option<(Shared, Mapping)> {
-    let buf = allocate(len, None).ok()?;
-    let mapping = map(&buf).ok()?;
-    Some((buf, mapping))
-}
-
 /// Memory in reserved huge pages, mapped; `None` if there are not enough.
 fn reserved(len: u64, place: Option<&Place>) -> Result<Option<(Shared, Mapping)>> {
     if !place.is_none_or(|place| place.has_reserved(len)) {
         return Ok(None);
     }
-    let Ok((buf, mut mapping)) = Shared::memfd_huge(len) else { return Ok(None) };
+    let made = place::during(place, || Shared::memfd_huge(len))?;
+    let Ok((buf, mut mapping)) = made else { return Ok(None) };
     mapping.put(place)?;
     Ok(Some((buf, mapping)))
 }

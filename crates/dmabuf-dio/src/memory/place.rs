@@ -122,6 +122,21 @@ impl Mapping {
     }
 }
 
+/// Maps new memory in the place that was asked for, if any was.
+///
+/// # Errors
+///
+/// Those of `map`, [`during`] and [`Mapping::put`].
+pub(crate) fn mapped(
+    place: Option<&Place>,
+    map: impl FnOnce() -> Result<Mapping>,
+) -> Result<Mapping> {
+    // After mlockall(MCL_FUTURE), this thread allocates the pages as it maps them.
+    let mut mapping = during(place, map)??;
+    mapping.put(place)?;
+    Ok(mapping)
+}
+
 /// Makes a call that allocates memory in the kernel, with the place that was asked for, if any.
 ///
 /// # Errors
@@ -248,11 +263,10 @@ mod tests {
     #[test]
     fn touched_pages_are_counted_by_node() {
         let len = 5 * page_size();
-        let mut mapping = Mapping::mapped(len).expect("memory");
         let Ok(Some(place)) = Place::of(Some(Numa::Local)) else {
             return println!("skipped: no NUMA");
         };
-        mapping.put(Some(&place)).expect("put");
+        let mapping = mapped(Some(&place), || Mapping::mapped(len)).expect("memory");
         mapping.fill(page_size(), 3 * page_size(), 1).expect("filled");
         let Some(found) = on_nodes(&mapping, None) else { return println!("skipped: not told") };
         assert_eq!(found.values().sum::<u64>(), 3 * page_size(), "{found:?}");
