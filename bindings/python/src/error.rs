@@ -93,7 +93,9 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let prefix = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
     let text = text.strip_prefix(&prefix).unwrap_or(&text);
     match error {
-        Error::NoMemory { .. } => PyMemoryError::new_err(text.to_owned()),
+        Error::NoMemory { .. } | Error::NodeMemory { .. } => {
+            PyMemoryError::new_err(text.to_owned())
+        }
         Error::ReadOnlyBuffer => PyBufferError::new_err(text.to_owned()),
         Error::ShortFile { done: 1.., .. } => PyEOFError::new_err(error.to_string()),
         Error::NotAFile { found, .. } => {

@@ -163,8 +163,8 @@ impl<'f> Loader<'f> {
     /// On any error except [`Error::InFlight`] the buffer is freed. [`Error::Open`];
     /// [`Error::Access`]; [`Error::NotAFile`]; [`Error::EmptyFile`] and [`Error::EmptyRange`];
     /// [`Error::ShortFile`], also if the file is truncated during the load;
-    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Node`]; [`Error::NoMemory`];
-    /// [`Error::Lock`]; [`Error::Transfer`], for example with `EIO`; [`Error::Cancelled`];
+    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Node`]; [`Error::NodeMemory`];
+    /// [`Error::NoMemory`]; [`Error::Lock`]; [`Error::Transfer`], for example with `EIO`; [`Error::Cancelled`];
     /// [`Error::NoProc`] for a file in memory;
     /// [`Error::Unavailable`] if the selected backend is not available, or no backend can create a
     /// dma-buf and nothing else was allowed.

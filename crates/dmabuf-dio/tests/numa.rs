@@ -18,7 +18,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{assert_same, backends, file_of, folder, huge, page};
-use dmabuf_dio::{Backend, Buffer, DmaBuf, Error, Kind, Loader, Numa};
+use dmabuf_dio::{Backend, Buffer, DmaBuf, Error, Kind, Loader, Numa, probe};
 use dmabuf_dio_sys::mempolicy::{self, Nodes, Policy};
 
 /// Bytes of a large file: twelve huge pages, or six of the module's pieces.
@@ -225,6 +225,39 @@ fn memory_that_is_allocated_as_it_is_mapped_is_on_its_node() {
                 assert!(found.clone().all(|found| found == node), "{way}: {:?}", report.nodes);
             }
         }
+    }
+}
+
+/// The kernel must not have to kill a process: it keeps some of what is free to itself.
+#[test]
+fn buffer_that_hardly_fits_on_a_node_kills_no_process() {
+    let _alone = alone();
+    let name = "buffer_that_hardly_fits_on_a_node_kills_no_process";
+    let Some(nodes) = nodes() else { return };
+    if let Some(kind) = std::env::var_os("NUMA_FULL") {
+        let kind: Kind = kind.to_str().expect("text").parse().expect("a kind");
+        let folder = folder();
+        let path = folder.path().join("zeros");
+        let file = File::create(&path).expect("create");
+        for &node in &nodes {
+            let available = probe::available_memory_of(node).expect("a node");
+            file.set_len(available - (1 << 20)).expect("a sparse file");
+            let loader = Loader::new(&path).kind(kind).huge_pages(false).numa(Numa::Node(node));
+            match loader.load() {
+                Err(Error::NodeMemory { .. } | Error::NoMemory { .. }) => {}
+                loaded => drop(loaded.expect("loaded")),
+            }
+        }
+        return;
+    }
+    for kind in [Kind::Private, Kind::Memfd, Kind::DmaBuf] {
+        if kind == Kind::DmaBuf && !has_heap() {
+            continue;
+        }
+        let mut again = Command::new(std::env::current_exe().expect("this program"));
+        again.args(["--exact", name, "--nocapture"]).env("NUMA_FULL", kind.name());
+        let status = again.status().expect("run it");
+        assert!(status.success(), "{kind}: {status}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use dmabuf_dio::{Buffer, Error, Kind, Progress, Report, probe};
+use dmabuf_dio::{Buffer, Error, Kind, Numa, Progress, Report, probe};
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::signals;
@@ -59,22 +59,30 @@ pub(crate) fn load(plan: &Plan, args: &LoadArgs) -> Result<(Vec<Buffer>, Cost), 
 /// time.
 fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
     let wanted = args.length.unwrap_or_else(|| plan.bytes().saturating_sub(args.offset));
-    match probe::available_memory() {
-        Some(available) if plan.loads.len() > 1 && wanted > available => Err(Failure::new(
-            FAILED,
-            format!(
-                "the files to load need {}, and {} are available",
-                exact(wanted),
-                exact(available)
-            ),
-            if plan.is_folder() {
-                "free memory, or load fewer files: --min-size"
-            } else {
-                "free memory, or load a smaller model"
-            },
-        )),
-        _ => Ok(()),
+    if plan.loads.len() < 2 {
+        return Ok(());
     }
+    let on_node = match args.numa {
+        Some(Numa::Node(node)) => probe::available_memory_of(node).map(|bytes| (bytes, Some(node))),
+        _ => None,
+    };
+    let all = probe::available_memory().map(|bytes| (bytes, None));
+    let lack = [on_node, all].into_iter().flatten().find(|(available, _)| wanted > *available);
+    let Some((available, node)) = lack else { return Ok(()) };
+    let place = node.map_or_else(String::new, |node| format!(" on node {node}"));
+    Err(Failure::new(
+        FAILED,
+        format!(
+            "the files to load need {}, and {} are available{place}",
+            exact(wanted),
+            exact(available)
+        ),
+        if plan.is_folder() {
+            "free memory, or load fewer files: --min-size"
+        } else {
+            "free memory, or load a smaller model"
+        },
+    ))
 }
 
 fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {

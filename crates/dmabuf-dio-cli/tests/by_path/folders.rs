@@ -8,7 +8,7 @@ use dmabuf_dio::{Backend, probe};
 use serde_json::Value;
 
 use crate::common::{self, file, folder, text};
-use crate::{load, model, ok, private, run, shell};
+use crate::{fails, load, model, ok, private, run, shell};
 
 #[test]
 fn loaded_folder_mirrors_the_original() {
@@ -49,6 +49,23 @@ fn loaded_folder_mirrors_the_original() {
         let said = ok(&shell(&[&name, "--min-size", "1M"], script, &["{}", &name]));
         assert_eq!(said, "model\n", "{name}");
     }
+}
+
+/// They are loaded at the same time: each may fit alone.
+#[test]
+fn files_beyond_the_memory_of_a_node_are_refused_together() {
+    let folder = folder();
+    for name in ["one", "two"] {
+        let file = fs::File::create(folder.path().join(name)).expect("create");
+        file.set_len(3 << 40).expect("a sparse file");
+    }
+    if probe::available_memory_of(0).is_none() {
+        return println!("skipped: there is no node 0");
+    }
+    let root = text(folder.path());
+    let error = fails(1, &[root, "--numa", "0", "--", "true", "{}"]);
+    assert!(error.contains("the files to load need") && error.contains("on node 0"), "{error}");
+    assert!(fails(1, &[root, "--", "true", "{}"]).contains("are available\n"), "of all nodes");
 }
 
 /// The descriptors in the list are buffers with the content of the files.

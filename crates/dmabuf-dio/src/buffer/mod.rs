@@ -185,7 +185,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// As for [`zeroed`](Self::zeroed); [`Error::Node`]; [`Error::Lock`].
+    /// As for [`zeroed`](Self::zeroed); [`Error::Node`]; [`Error::NodeMemory`]; [`Error::Lock`].
     pub fn zeroed_with(len: u64, options: &Options) -> Result<Self> {
         let mapping = options.private_memory(len, Mapping::zeroed)?;
         if options.lock {

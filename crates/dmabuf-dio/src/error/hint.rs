@@ -40,6 +40,8 @@ pub enum Hint {
     },
     /// Choose other nodes of memory: these have some.
     Nodes(Vec<u32>),
+    /// Choose other nodes of memory, or load in ranges.
+    NodesOrRanges,
     /// Give a gather more spare bytes: as many as its `room` says.
     SpareBytes,
     /// List the names of a model's tensors.
@@ -110,6 +112,9 @@ impl Hint {
                 let nodes: Vec<_> = nodes.iter().map(u32::to_string).collect();
                 format!("choose another {}: one of the nodes {}", set("numa"), nodes.join(", "))
             }
+            Self::NodesOrRanges => {
+                format!("choose another {}, free memory on the node, or {}", set("numa"), ranges())
+            }
             Self::SpareBytes => format!(
                 "set more spare bytes, or align the piece: {} returns how many it needs",
                 words.room
@@ -167,6 +172,7 @@ mod tests {
                 "another --queue-depth: 1",
             ),
             (Hint::Nodes(vec![0, 2]), "another numa: one of the nodes 0, 2", "another --numa: one"),
+            (Hint::NodesOrRanges, "another numa, free memory", "another --numa, free memory"),
             (Hint::SpareBytes, "Gatherer::room", "Gatherer::room"),
             (Hint::TensorNames, "Model::tensors", "Model::tensors"),
             ("do this".into(), "do this", "do this"),

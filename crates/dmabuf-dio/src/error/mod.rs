@@ -242,6 +242,19 @@ pub enum Error {
         nodes: Vec<u32>,
     },
 
+    /// There is not enough memory for the buffer on the only node that it may be on.
+    #[error(
+        "not enough memory on node {node} for a buffer of {wanted} bytes: {available} bytes are available"
+    )]
+    NodeMemory {
+        /// The number of the node.
+        node: u32,
+        /// Length of the buffer.
+        wanted: u64,
+        /// Available bytes.
+        available: u64,
+    },
+
     /// The buffer's memory cannot be locked: mlock(2).
     #[error("{length} bytes of memory cannot be locked{}: {errno}", locked_text(*limit))]
     Lock {

@@ -53,7 +53,7 @@ impl Error {
             | Self::Lock { errno, .. }
             | Self::OldFileGone { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
-            Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
+            Self::NoMemory { .. } | Self::NodeMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
             Self::NoProc => Some(Errno::from_raw(libc::ENOENT)),
             Self::Unsynced { .. } => Some(Errno::from_raw(libc::EBUSY)),
             Self::Piece { error, .. } => error.errno(),

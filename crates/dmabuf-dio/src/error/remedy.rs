@@ -73,6 +73,7 @@ impl Error {
             Self::NoMemory { reserve: Some(_), .. } => Hint::RangesOrReserve,
             Self::NoMemory { .. } => Hint::Ranges("free memory"),
             Self::Node { nodes, .. } => Hint::Nodes(nodes.clone()),
+            Self::NodeMemory { .. } => Hint::NodesOrRanges,
             Self::Lock { limit, errno, .. } => lock_hint(*limit, *errno),
             Self::NoParts => {
                 "split private memory that was loaded, once, into ascending ranges of at least a byte".into()

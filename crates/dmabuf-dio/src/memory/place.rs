@@ -69,11 +69,13 @@ impl Place {
     /// Fails if `wanted` bytes do not fit into the memory of the only node that they may be on: the kernel
     /// would kill a process that uses it.
     pub(crate) fn ensure(&self, wanted: u64) -> Result<()> {
-        let Some(available) = self.only.and_then(available) else { return Ok(()) };
-        if wanted > available {
-            return Err(Error::NoMemory { wanted, available: Some(available), reserve: None });
+        let Some(node) = self.only else { return Ok(()) };
+        match available(node) {
+            Some(available) if wanted > available => {
+                Err(Error::NodeMemory { node, wanted, available })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether the only node has free reserved huge pages for `len` bytes. The kernel promises them without
@@ -162,9 +164,29 @@ fn refused(errno: Errno) -> Error {
     Error::Buffer { call: "place", errno }
 }
 
-/// The memory of a node that is free or can be freed, in bytes.
-fn available(node: u32) -> Option<u64> {
-    of_node(&fs::read_to_string(format!("{NODES}/node{node}/meminfo")).ok()?)
+/// The memory of a node that is free or can be freed and may be used, in bytes.
+pub(crate) fn available(node: u32) -> Option<u64> {
+    let found = of_node(&fs::read_to_string(format!("{NODES}/node{node}/meminfo")).ok()?)?;
+    let zones = fs::read_to_string("/proc/zoneinfo").unwrap_or_default();
+    Some(found.saturating_sub(kept_free(&zones, node) * page_size()))
+}
+
+/// How many pages of a node the kernel does not let go of: the high watermark of each zone and what it protects
+/// from others, and a low watermark of files, as in `si_mem_available()`.
+fn kept_free(zoneinfo: &str, node: u32) -> u64 {
+    let head = format!("Node {node}, zone ");
+    let (mut kept, mut is_ours) = (0, false);
+    for line in zoneinfo.lines() {
+        let mut words = line.split([' ', ',', '(', ')']).filter(|word| !word.is_empty());
+        let name = words.next().unwrap_or_default();
+        let numbers = words.filter_map(|word| word.parse::<u64>().ok());
+        match name {
+            "Node" => is_ours = line.starts_with(&head),
+            "low" | "high" | "protection:" if is_ours => kept += numbers.max().unwrap_or(0),
+            _ => {}
+        }
+    }
+    kept
 }
 
 /// The sum of the lines `Node 0 NAME: NUMBER kB` that count.
@@ -236,13 +258,18 @@ mod tests {
             Node 1 Active: 50 kB\nNode 1 Inactive(file):  1 kB\nNode 1 SReclaimable: 4 kB\n";
         assert_eq!(of_node(meminfo), Some(12 << 10));
         assert_eq!(of_node(""), None);
+        let zones = "Node 1, zone DMA\n nr_free 9\n pages free 90\n min 1\n low 2\n high 3\n managed 90\n \
+            protection: (0, 50, 40)\n high: 7\nNode 1, zone Normal\n low 4\n high 5\n protection: (0, 0, 0)\n\
+            Node 11, zone Normal\n low 400\n high 500\n protection: (0, 0, 0)\n";
+        assert_eq!(kept_free(zones, 1), 2 + 3 + 50 + 4 + 5);
+        assert_eq!(kept_free("", 1), 0);
         let Ok(Some(place)) = Place::of(Some(Numa::Node(0))) else {
             return println!("skipped: no node 0");
         };
         assert!(place.ensure(4096).is_ok());
         if available(0).is_some() {
             let error = place.ensure(1 << 60).expect_err("more than there is");
-            assert!(matches!(error, Error::NoMemory { available: Some(1..), .. }), "{error}");
+            assert!(matches!(error, Error::NodeMemory { node: 0, available: 1.., .. }), "{error}");
         }
     }
 

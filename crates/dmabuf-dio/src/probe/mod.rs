@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::fd::FileSystem;
 use crate::file::dma::Dma;
 use crate::memory::available::{self, Charged};
+use crate::memory::place;
 
 /// Whether a backend is available, and what it would do.
 #[derive(Clone, Debug)]
@@ -198,6 +199,12 @@ pub fn backend(backend: Backend) -> BackendStatus {
 /// this, but loads that run at the same time do not know of each other.
 pub fn available_memory() -> Option<u64> {
     available::available(Charged::Us)
+}
+
+/// How many bytes of memory of one NUMA node are free or can be freed; `None` if there is no such node, or the
+/// kernel does not report it.
+pub fn available_memory_of(node: u32) -> Option<u64> {
+    place::available(node)
 }
 
 /// Whether the page cache has the page of an open file at `offset`, in bytes. The question makes the kernel
