@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! NUMA memory policy: `mbind(2)`, `set_mempolicy(2)`, `get_mempolicy(2)`, and `move_pages(2)`, which says
-//! where pages are.
+//! where many pages are.
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 use std::ptr;
@@ -131,6 +131,26 @@ pub fn allowed() -> Result<Nodes> {
     get(MEMS_ALLOWED).map(|policy| policy.nodes)
 }
 
+/// `MPOL_F_NODE`.
+const NODE: c_ulong = 1 << 0;
+/// `MPOL_F_ADDR`.
+const ADDR: c_ulong = 1 << 1;
+
+/// The node of the page at an address of the process. The page is read, so that it exists.
+///
+/// # Errors
+///
+/// `EFAULT`: nothing is mapped there, or there is no page. `ENOSYS`: a kernel without NUMA, or blocked. `EPERM`: blocked.
+pub fn place(page: *const c_void) -> Result<u32> {
+    let (mut node, none) = (0_u32, ptr::null_mut::<c_ulong>());
+    let address = page.addr();
+    // SAFETY: the call stores a number, and the content of the page does not change.
+    result(unsafe {
+        libc::syscall(libc::SYS_get_mempolicy, &raw mut node, none, 0_usize, address, NODE | ADDR)
+    })?;
+    Ok(node)
+}
+
 /// `MPOL_F_MEMS_ALLOWED`.
 const MEMS_ALLOWED: c_ulong = 1 << 2;
 
@@ -222,6 +242,7 @@ mod tests {
         let mut found = [-1; 2];
         // SAFETY: within the memory.
         let pages = unsafe { [memory.cast_const(), memory.byte_add(page).cast_const()] };
+        assert_eq!(place(pages[0]), Ok(last));
         match places(&pages, &mut found) {
             Ok(()) => {
                 assert_eq!(found[0], last as c_int);

@@ -24,6 +24,7 @@ pub(crate) fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
 pub(crate) enum FileSystem {
     Btrfs,
     Fuse,
+    Hugetlbfs,
     /// Its files have no pages: those are another file's.
     Overlay,
     /// Another machine has the files, or a server of this one: AFS, Ceph, NFS, SMB. Files on 9p tell
@@ -52,6 +53,7 @@ impl FileSystem {
         match found.map_or(0, |fs| fs.f_type as u32) {
             0x9123_683e => Self::Btrfs,
             0x6573_5546 => Self::Fuse,
+            0x9584_58f6 => Self::Hugetlbfs,
             0x794c_7630 => Self::Overlay,
             0x5346_414f | 0x00c3_6400 | 0x6969 | 0xfe53_4d42 | 0xff53_4d42 => Self::Remote,
             0x0102_1994 => Self::Tmpfs,
@@ -80,6 +82,11 @@ pub(crate) fn is_9p(fd: BorrowedFd<'_>) -> bool {
 /// Whether a descriptor is a file on a tmpfs.
 pub(crate) fn is_tmpfs(fd: BorrowedFd<'_>) -> bool {
     FileSystem::of(fd) == FileSystem::Tmpfs
+}
+
+/// Whether a descriptor is a memfd in reserved huge pages.
+pub(crate) fn is_hugetlbfs(fd: BorrowedFd<'_>) -> bool {
+    FileSystem::of(fd) == FileSystem::Hugetlbfs
 }
 
 /// A field of `/proc/self/fdinfo`.

@@ -14,7 +14,7 @@ use crate::choose::{self, Run, choose};
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};
-use crate::fd::is_tmpfs;
+use crate::fd::is_hugetlbfs;
 use crate::file::{self, File, Spec};
 use crate::kind::Kind;
 use crate::memory::Mapping;
@@ -357,7 +357,7 @@ impl<'f> Loader<'f> {
 /// Keeps the pages of a new buffer in memory: a mapping that locks them, if they can be swapped out.
 fn keep(buf: &Shared, report: &mut Report) -> Result<Option<Mapping>> {
     report.locked = true;
-    if !buf.is_dma_buf() && is_tmpfs(buf.as_fd()) {
+    if !buf.is_dma_buf() && !is_hugetlbfs(buf.as_fd()) {
         return Mapping::locked(buf.as_fd(), buf.len()).map(Some);
     }
     let what = if buf.is_dma_buf() { "the pages of a dma-buf" } else { "reserved huge pages" };

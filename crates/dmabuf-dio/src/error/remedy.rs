@@ -185,7 +185,12 @@ fn thread_hint(errno: Errno) -> &'static str {
 fn lock_hint(limit: Option<u64>, errno: Errno) -> Hint {
     match (errno.raw(), limit) {
         (libc::ENOSYS, _) => BLOCKED.into(),
-        (libc::ENOMEM | libc::EAGAIN, None) => {
+        // The kernel refuses it only if nothing may be locked: `can_do_mlock()` in mm/mlock.c.
+        (libc::EPERM, limit) if limit != Some(0) => {
+            "allow the system calls mlock and mlock2, for example in the seccomp profile of the container".into()
+        }
+        // EAGAIN is not about the limit: `__mlock_posix_error_return()`.
+        (libc::EAGAIN, _) | (libc::ENOMEM, None) => {
             Hint::Ranges("free memory, or raise vm.max_map_count")
         }
         _ => "raise the limit on locked memory: ulimit -l; LimitMEMLOCK= in the unit of a systemd service; docker \
@@ -203,6 +208,9 @@ fn buffer_hint(call: &str, errno: Errno) -> Hint {
         _ if call == "place" && is_blocked(errno) => {
             "allow the system calls get_mempolicy, set_mempolicy, mbind and getcpu, for example in the seccomp \
              profile of the container: docker run --cap-add SYS_NICE"
+        }
+        libc::EINVAL if call == "place" => {
+            "the nodes that this process may use have changed meanwhile: load again"
         }
         libc::ENOMEM => "free memory, or raise vm.max_map_count",
         libc::EACCES => "the descriptor's access mode does not allow it",

@@ -29,6 +29,8 @@ pub(crate) fn check(len: u64) -> Result<()> {
     match (result, last_errno()) {
         // Where this call is blocked, mlock(2) may not be.
         (0, _) | (_, rustix::io::Errno::NOSYS) => Ok(()),
+        // The kernel refuses it only if nothing may be locked: `can_do_mlock()` in mm/mlock.c.
+        (_, rustix::io::Errno::PERM) if limit::current(Resource::Memlock) != Some(0) => Ok(()),
         (_, errno) => Err(error(len, errno)),
     }
 }

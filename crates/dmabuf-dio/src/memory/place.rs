@@ -199,8 +199,19 @@ fn of_node(meminfo: &str) -> Option<u64> {
     Some((field("MemFree")? + files.sum::<u64>()) * 1024)
 }
 
+/// Stores in `found` the nodes of pages, or negative numbers for those that are not there.
+fn look_up(pages: &[*const c_void], found: &mut [i32]) -> Result<(), Errno> {
+    mempolicy::places(pages, found).or_else(|_| {
+        // Docker's profile allows move_pages(2) to nobody, and the other calls to those with CAP_SYS_NICE.
+        for (page, found) in pages.iter().zip(found) {
+            *found = mempolicy::place(*page)?.try_into().unwrap_or(-1);
+        }
+        Ok(())
+    })
+}
+
 /// How many bytes of a mapping are on each node; `None` if the kernel does not say, or has no nodes. Pages that
-/// were not touched through this mapping do not count.
+/// were not touched through this mapping may not count.
 pub(crate) fn on_nodes(mapping: &Mapping, sizes: Option<PageSizes>) -> Option<BTreeMap<u32, u64>> {
     let all_huge = sizes.is_some_and(|sizes| sizes.huge_bytes >= mapping.len());
     let step = if all_huge { sizes?.page_size } else { page_size() };
@@ -212,7 +223,7 @@ pub(crate) fn on_nodes(mapping: &Mapping, sizes: Option<PageSizes>) -> Option<BT
         let pages: Vec<*const c_void> =
             some.iter().map(|start| mapping.at(*start).cast_const().cast()).collect();
         places.resize(pages.len(), 0);
-        mempolicy::places(&pages, &mut places).ok()?;
+        look_up(&pages, &mut places).ok()?;
         for (start, place) in some.iter().zip(&places) {
             if let Ok(node) = u32::try_from(*place) {
                 *found.entry(node).or_insert(0) += step.min(mapping.len() - start);

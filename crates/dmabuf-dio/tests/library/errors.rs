@@ -22,6 +22,10 @@ fn buffer(number: i32) -> Error {
     Error::Buffer { call: "map", errno: Errno::from_raw(number) }
 }
 
+fn lock(limit: Option<u64>, number: i32) -> Error {
+    Error::Lock { length: 1 << 20, limit, errno: Errno::from_raw(number) }
+}
+
 fn unavailable(kind: Option<Kind>) -> Error {
     Error::Unavailable { asked: None, kind, refusals: vec![] }
 }
@@ -128,6 +132,10 @@ fn errors_display_in_one_line() {
              leaves to others and what running and paused loads still need",
         ),
         (
+            Error::NodeMemory { node: 1, wanted: 10, available: 9 },
+            "not enough memory on node 1 for a buffer of 10 bytes: 9 bytes are available",
+        ),
+        (
             Error::ShortFile { path: path(), offset: 3, length: 10, end: 7, done: 4 },
             "file: the range 3..13 exceeds the file of 7 bytes (4 bytes read)",
         ),
@@ -187,6 +195,13 @@ fn each_error_has_its_hint() {
         ),
         (Error::NoMemory { wanted: 1, available: None, reserve: None }, "in ranges"),
         (Error::NoMemory { wanted: 1, available: None, reserve: Some(1) }, "the parameter reserve"),
+        (Error::NodeMemory { node: 1, wanted: 2, available: 1 }, "another numa"),
+        (lock(Some(65_536), libc::ENOMEM), "ulimit -l"),
+        (lock(Some(65_536), libc::EAGAIN), "free memory"),
+        (lock(Some(65_536), libc::EPERM), "seccomp"),
+        (lock(Some(0), libc::EPERM), "ulimit -l"),
+        (lock(None, libc::ENOMEM), "free memory"),
+        (Error::Buffer { call: "place", errno: Errno::from_raw(libc::EINVAL) }, "load again"),
         (Error::NotABuffer { found: "a pipe".into() }, "memfd_create"),
         (setting(), "choose another queue_depth: from 1 to 1024"),
         (unavailable(None), "choose another backend"),

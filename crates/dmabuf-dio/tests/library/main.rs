@@ -16,6 +16,7 @@ mod lending;
 mod load;
 mod load_file;
 mod load_into;
+mod placement;
 mod populate;
 mod private;
 mod probe;
