@@ -157,9 +157,11 @@ const MEMS_ALLOWED: c_ulong = 1 << 2;
 fn get(flags: c_ulong) -> Result<Policy> {
     let (mut mode, mut nodes) = (0, Nodes::NONE);
     let (to, none) = (nodes.0.as_mut_ptr(), ptr::null::<c_void>());
+    // Here there is no other bit: for one more, a 32-bit program would get one more word.
+    let most = MOST as c_ulong;
     // SAFETY: the call fills a number and as many nodes as there is room for, and looks at no address.
     result(unsafe {
-        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, to, MAXNODE, none, flags)
+        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, to, most, none, flags)
     })?;
     Ok(Policy { mode, nodes })
 }

@@ -227,7 +227,7 @@ impl<'f> Loader<'f> {
     /// [`load`](Self::load) does into new memory: its pages need not be allocated again. Blocks until the whole
     /// range is loaded, which is then the buffer's [`range`](Buffer::range). Bytes beside it are undefined. Where
     /// the memory is, and whether it is locked, does not change: [`numa`](Self::numa) and [`lock`](Self::lock) have
-    /// no effect.
+    /// no effect, and the report tells of neither.
     ///
     /// # Errors
     ///
