@@ -15,6 +15,12 @@ endif
 ifeq ($(shell pkg-config --exists vulkan && echo yes),yes)
 EXAMPLES += vulkan
 endif
+ifeq ($(shell pkg-config --exists OpenCL && echo yes),yes)
+EXAMPLES += opencl
+endif
+ifeq ($(shell pkg-config --exists level-zero && echo yes),yes)
+EXAMPLES += level_zero
+endif
 
 # Debian has 0.26: install 1.x from its source, and name another prefix than /usr in PKG_CONFIG_PATH.
 ifeq ($(shell pkg-config --atleast-version=1.0 libiio && echo yes),yes)
@@ -57,6 +63,8 @@ $O/examples/documented $O/examples/faces: $(STAGE)/stamp
 	@sed -n '/^```c$$/,/^```$$/{/^```/d;p}' $(filter %.md,$^) | $(CC) -std=c99 -Wall -Wextra -Werror -x c -o $@ - $(AT_STAGE)
 LIBRARIES_ring := -luring
 LIBRARIES_vulkan = $(shell pkg-config --cflags --libs vulkan)
+LIBRARIES_opencl = $(shell pkg-config --cflags --libs OpenCL)
+LIBRARIES_level_zero = $(shell pkg-config --cflags --libs level-zero)
 LIBIIO = $(shell pkg-config --cflags --libs libiio) -Wl,-rpath,$(shell pkg-config --variable=libdir libiio)
 LIBRARIES_libiio-capture = $(LIBIIO)
 LIBRARIES_libiio-replay = $(LIBIIO)
