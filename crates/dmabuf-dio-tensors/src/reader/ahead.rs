@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn parts_in_one_block_of_the_disk_are_read_together() {
-        let mut tensors = model(&[8; 8000]);
+        let mut tensors = model(&vec![8; 8000]);
         for tensor in &mut tensors {
             tensor.range.end -= 4;
             tensor.shape = vec![4];
