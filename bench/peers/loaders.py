@@ -2,6 +2,7 @@
 """The loaders. What one needs is imported when it is chosen, and before its time begins."""
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,21 +21,21 @@ def dmabuf_dio_numpy() -> Load:
     return load_file
 
 
-def dmabuf_dio_torch() -> Load:
+def dmabuf_dio_torch(device: str = "cpu") -> Load:
     """Direct I/O into memory of the process, of which each tensor is a view."""
     import torch  # noqa: F401
     from dmabuf_dio.torch import load_file
-    return load_file
+    return functools.partial(load_file, device=device)
 
 
-def fastsafetensors() -> Load:
+def fastsafetensors(device: str = "cpu", nogds: bool = True) -> Load:
     """Reader threads, O_DIRECT into bounce buffers, copied to one allocation."""
     import torch  # noqa: F401
     from fastsafetensors import fastsafe_open
 
     def load(path: str) -> dict[str, Any]:
         # The tensors share the ownership of their memory and outlive the file object.
-        with fastsafe_open(path, device="cpu", nogds=True) as file:
+        with fastsafe_open(path, device=device, nogds=nogds) as file:
             return {name: file.get_tensor(name) for name in file.keys()}
     return load
 
@@ -53,14 +54,14 @@ def numpy_fromfile() -> Load:
     return load
 
 
-def runai() -> Load:
+def runai(device: str = "cpu") -> Load:
     """io_uring with O_DIRECT into registered buffers, if the kernel supports it."""
     import torch  # noqa: F401
     from runai_model_streamer import SafetensorsStreamer
 
     def load(path: str) -> dict[str, Any]:
         with SafetensorsStreamer() as streamer:
-            streamer.stream_file(path, device="cpu")
+            streamer.stream_file(path, device=device)
             # The caller owns the tensors (owned=True, the default), so no copy is needed.
             return dict(streamer.get_tensors())
     return load
@@ -81,14 +82,19 @@ def safetensors_torch() -> Load:
 def torch_mmap() -> Load:
     """One mapping of the file, of which each tensor is a view."""
     import torch
-    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
 
     def load(path: str) -> dict[str, Any]:
         layout = Layout.of_file(path)
-        data = torch.from_file(path, size=os.path.getsize(path), dtype=torch.uint8)[layout.data_begin:]
-        return {name: data[begin:end].view(types[dtype]).reshape(shape)
-                for name, (dtype, shape, begin, end) in layout.tensors.items()}
+        return torch_views(torch.from_file(path, size=os.path.getsize(path), dtype=torch.uint8)[layout.data_begin:], layout)
     return _touched(load)
+
+
+def torch_views(data: Any, layout: Layout) -> dict[str, Any]:
+    """The tensors of a data section."""
+    import torch
+    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
+    return {name: data[begin:end].view(types[dtype]).reshape(shape)
+            for name, (dtype, shape, begin, end) in layout.tensors.items()}
 
 
 def _touched(load: Load) -> Load:
