@@ -132,6 +132,10 @@ charts: deps ## draw the charts from bench/results, fill the tables in documents
 	bench/charts/run
 	cd bench && python3 -m figures.tables
 
+.PHONY: bench-device
+bench-device: ## loads to a GPU beside other loaders, with this machine's own Python and torch (OPTIONS="--sizes 16G --check")
+	bench/device/run $(OPTIONS)
+
 .PHONY: bench-peers
 bench-peers: build ## compare with other loaders; memory of programs, which fails beyond its bounds (downloads 5 GB, needs 9 GB of disk)
 	bench/peers/compare

@@ -10,6 +10,9 @@ use crate::markdown::{Documented, Place};
 /// Programs that are not run here, with the reason. Paths must exist in the repository.
 const NOT_RUN: &[(&str, &str)] = &[
     ("SoapySDRUtil", "needs the module and a device; tests/soapysdr runs it"),
+    ("bench/device/run", "needs a GPU, and torch; bench/device/selftest runs it without"),
+    ("bench/device/selftest", "needs what bench/peers/compare downloads"),
+    ("bench/device/wheels", "downloads other loaders; bench/device/selftest runs it"),
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/consumers", "needs what tests/consumers/python-drop-in downloads"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
