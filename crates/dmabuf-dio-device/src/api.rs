@@ -9,19 +9,17 @@ use std::path::Path;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use crate::current::Current;
+pub(crate) use crate::current::{Handle, Status};
 use crate::error::{Error, Result};
 use crate::vendor::Vendor;
-
-/// What every function returns: 0, or the number of an error.
-pub(crate) type Status = c_int;
-/// A context, a stream or an event.
-pub(crate) type Handle = *mut c_void;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident($($argument:ty),*) = $cuda:literal, $hip:literal;)*) => {
         /// The functions. Their library is never unloaded: a driver has threads that run its code.
         pub(crate) struct Api {
             pub(crate) vendor: Vendor,
+            pub(crate) current: Current,
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($argument),*) -> Status,)*
         }
 
@@ -35,8 +33,9 @@ macro_rules! functions {
                     // SAFETY: the function of this name has these parameters, by the reference.
                     let $name = *unsafe { library.get(name) }?;
                 )*
+                let current = Current::of(vendor, &library)?;
                 let _ = library.into_raw();
-                Ok(Self { vendor, $($name,)* })
+                Ok(Self { vendor, current, $($name,)* })
             }
         }
     };
@@ -48,13 +47,7 @@ functions! {
     device(*mut c_int, c_int) = b"cuDeviceGet\0", b"hipDeviceGet\0";
     /// One of its attributes by number, which the vendors count differently.
     attribute(*mut c_int, c_int, c_int) = b"cuDeviceGetAttribute\0", b"hipDeviceGetAttribute\0";
-    /// The context that the runtime of the vendor uses, too. Each needs a release.
-    retain(*mut Handle, c_int) = b"cuDevicePrimaryCtxRetain\0", b"hipDevicePrimaryCtxRetain\0";
-    release(c_int) = b"cuDevicePrimaryCtxRelease_v2\0", b"hipDevicePrimaryCtxRelease\0";
-    /// Makes a context that of this thread, until it is popped.
-    push(Handle) = b"cuCtxPushCurrent_v2\0", b"hipCtxPushCurrent\0";
-    pop(*mut Handle) = b"cuCtxPopCurrent_v2\0", b"hipCtxPopCurrent\0";
-    /// Waits for all work of the context.
+    /// Waits for all work of the device.
     context_wait() = b"cuCtxSynchronize\0", b"hipDeviceSynchronize\0";
     /// Free and all bytes of the device's memory.
     memory(*mut usize, *mut usize) = b"cuMemGetInfo_v2\0", b"hipMemGetInfo\0";

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::vendor::Vendor;
 
 /// A device: its primary context, which the vendor's runtime and frameworks use, too. Clones are the same device; the
-/// context is released with the last of them and what they made.
+/// context is released with the last of them and what they made. The device that a thread works with stays the same.
 ///
 /// `Send` and `Sync`. A child of `fork(2)` must not use it.
 #[derive(Clone)]
@@ -24,6 +24,7 @@ struct Shared {
     api: Api,
     ordinal: u32,
     number: c_int,
+    /// Null with HIP.
     context: Handle,
 }
 
@@ -69,8 +70,8 @@ impl Device {
         let place = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         // SAFETY: stores a number.
         check(unsafe { (api.device)(&raw mut number, place) }, "the device")?;
-        // SAFETY: stores a handle. `Shared` releases the context.
-        check(unsafe { (api.retain)(&raw mut context, number) }, "its context")?;
+        // `Shared` ends the use.
+        check(api.current.begin(number, &mut context), "its context")?;
         Ok(Self { shared: Arc::new(Shared { api, ordinal, number, context }) })
     }
 
@@ -113,13 +114,8 @@ impl Device {
 
     /// Calls the driver with the context in place. `what` is refused if the call fails.
     pub(crate) fn call(&self, what: &'static str, call: impl FnOnce(&Api) -> Status) -> Result<()> {
-        let Shared { api, ordinal, context, .. } = &*self.shared;
-        // SAFETY: the context lives as long as `Shared`.
-        check(api, *ordinal, unsafe { (api.push)(*context) }, "its context")?;
-        let status = call(api);
-        let mut popped = ptr::null_mut();
-        // SAFETY: stores the handle of the context that was pushed.
-        let end = unsafe { (api.pop)(&raw mut popped) };
+        let Shared { api, ordinal, number, context } = &*self.shared;
+        let (status, end) = api.current.with((*context, *number), || call(api));
         check(api, *ordinal, status, what)?;
         check(api, *ordinal, end, "its context")
     }
@@ -127,8 +123,8 @@ impl Device {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: retained once; nothing that was made in the context is left, as all of it refers to `Shared`.
-        unsafe { (self.api.release)(self.number) };
+        // Nothing that was made with the device is left, as all of it refers to `Shared`.
+        self.api.current.end(self.number);
     }
 }
 

@@ -32,6 +32,7 @@
 
 mod api;
 mod block;
+mod current;
 mod device;
 mod error;
 mod memory;

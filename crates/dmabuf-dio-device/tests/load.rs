@@ -216,6 +216,26 @@ fn two_devices_load_at_the_same_time() {
 }
 
 #[test]
+fn thread_keeps_the_device_that_it_works_with() {
+    let folder = folder();
+    let (file, _) = sample(folder.path(), "sample", 10_000);
+    for (vendor, before) in [(Vendor::Cuda, -1), (Vendor::Cuda, 1), (Vendor::Hip, 1)] {
+        let stand_in = StandIn::new();
+        stand_in.setup(1, 0, 1 << 40);
+        stand_in.let_work_with(vendor, before);
+        let device = stand_in.open(vendor, 0).expect("a device");
+        let memory = device.alloc(10_000).expect("memory");
+        let mut ring = StagingRing::new(&device, SMALL).expect("a ring");
+        let place = Place::new(&file, 0..10_000, &memory, 0).expect("a place");
+        ring.load(&[place], None, &CancelToken::new()).expect("a load");
+        drop((ring, memory, device));
+        assert_eq!(stand_in.works_with(), before, "{vendor}");
+        stand_in.assert_clean("a load");
+        stand_in.let_work_with(vendor, -1);
+    }
+}
+
+#[test]
 fn too_little_memory_is_told_with_figures() {
     let stand_in = StandIn::new();
     stand_in.setup(1, 0, MIB);

@@ -3,11 +3,15 @@
  * Stands in for the driver of a device: the same functions, "device memory" that is the host's, and a thread for
  * each stream that does its work late, after random delays. It counts what the references of CUDA and HIP forbid.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "stand_in_thread.h"
 
 /* CUresult and hipError_t */
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_READY = 3, NO_CONTEXT = 201, BAD_HANDLE = 400, TWICE = 712, NOT_PINNED = 713 };
@@ -19,12 +23,16 @@ struct counters {
 	uint64_t contexts, allocations;	/* that were not given back */
 	uint64_t most_pending;		/* copies that were not done when another was added */
 	uint64_t pageable;		/* copies from memory that is not registered */
-	uint64_t torn;			/* memory unregistered or freed under a copy, handles used after their end */
+	/*
+	 * Memory unregistered or freed under a copy, handles used after their end, read-only memory written, calls
+	 * that may wait made with Python's lock, calls of a child of fork()
+	 */
+	uint64_t torn;
 };
 
 struct event {
 	uint64_t wanted, done;		/* records: added, and reached */
-	int live;
+	int live, device;
 };
 
 struct work {
@@ -40,7 +48,7 @@ struct work {
 
 struct stream {
 	struct work *first, **last;
-	int live, busy, stop;
+	int live, busy, stop, device;
 	pthread_t thread;
 };
 
@@ -48,22 +56,23 @@ struct range {
 	struct range *next;
 	const char *start;
 	size_t length;
-	int mapped;
+	unsigned int flags;
 };
+
+/* CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_READ_ONLY */
+enum { MAPPED = 2, READ_ONLY = 8 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct counters counted;
 static struct range *pinned, *allocated;
-static struct stream fallback;		/* the default stream */
+static struct stream fallback[DEVICES];	/* their default streams */
 static struct work *pending[1 << 16];
 static int pending_count, started;
 static uint64_t memory = 1ull << 40, seed = 1;
 static int most_delay, integrated;
 static char failing[32];
 static int fail_at, fail_with;
-static __thread void *current;
-static int context;
 
 static uint64_t dice(void)
 {
@@ -111,12 +120,20 @@ static int fails(const char *call)
 #define ENTER(call) \
 	int status = OK; \
 	pthread_mutex_lock(&lock); \
-	if (!current) \
+	if (is_forked()) { \
+		status = NOT_READY; \
+		counted.torn++; \
+	} else if (current() == NO_DEVICE) \
 		status = NO_CONTEXT; \
 	else \
 		status = fails(call); \
 	if (status) \
 		goto out
+
+/* They may wait for the device, or for the kernel. */
+#define ENTER_BLOCKING(call) \
+	ENTER(call); \
+	counted.torn += holds_python()
 
 #define LEAVE \
 out: \
@@ -147,11 +164,11 @@ static int overlaps(struct range *list, const char *start, size_t length)
 	return 0;
 }
 
-static int add(struct range **list, const void *start, size_t length, int mapped)
+static int add(struct range **list, const void *start, size_t length, unsigned int flags)
 {
 	struct range *range = malloc(sizeof(*range));
 
-	*range = (struct range){ *list, start, length, mapped };
+	*range = (struct range){ *list, start, length, flags };
 	*list = range;
 	return OK;
 }
@@ -224,20 +241,23 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static void begin(struct stream *stream)
+static void begin(struct stream *stream, int device)
 {
 	stream->last = &stream->first;
 	stream->live = 1;
+	stream->device = device;
 	pthread_create(&stream->thread, NULL, run, stream);
 }
 
 static struct stream *of(void *handle)
 {
+	struct stream *stream = &fallback[current() == NO_DEVICE ? 0 : current()];
+
 	if (handle)
 		return handle;
-	if (!fallback.live)
-		begin(&fallback);
-	return &fallback;
+	if (!stream->live)
+		begin(stream, stream - fallback);
+	return stream;
 }
 
 static int push(void *handle, struct work work)
@@ -266,6 +286,10 @@ static int push(void *handle, struct work work)
 
 int cuInit(unsigned int flags)
 {
+	if (is_forked())
+		return NOT_READY;
+	counted.torn += holds_python();
+	process = getpid();
 	started = !flags;
 	return flags ? INVALID : fails("cuInit");
 }
@@ -276,14 +300,14 @@ int cuDeviceGet(int *device, int ordinal)
 	if (!started)
 		return NOT_READY;
 	*device = ordinal;
-	return ordinal < 2 ? fails("cuDeviceGet") : 101;
+	return ordinal < DEVICES ? fails("cuDeviceGet") : 101;
 }
 
 /* CU_DEVICE_ATTRIBUTE_INTEGRATED, hipDeviceAttributeIntegrated */
 static int attribute(int *out, int number, int device, int wanted)
 {
 	ENTER("cuDeviceGetAttribute");
-	if (device > 1 || number != wanted) {
+	if (device >= DEVICES || number != wanted) {
 		status = INVALID;
 		goto out;
 	}
@@ -303,9 +327,9 @@ int hipDeviceGetAttribute(int *out, int number, int device)
 
 int cuDevicePrimaryCtxRetain(void **out, int device)
 {
-	(void)device;
-	*out = &context;
+	*out = &contexts[device];
 	pthread_mutex_lock(&lock);
+	counted.torn += holds_python() + is_forked();
 	counted.contexts++;
 	pthread_mutex_unlock(&lock);
 	return OK;
@@ -315,23 +339,11 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 {
 	(void)device;
 	pthread_mutex_lock(&lock);
+	counted.torn += holds_python() + is_forked();
 	/* cuDevicePrimaryCtxRelease: the last one destroys the context and what was made in it. */
 	if (!--counted.contexts && (counted.streams || counted.events || counted.pinned || counted.allocations))
 		counted.torn++;
 	pthread_mutex_unlock(&lock);
-	return OK;
-}
-
-int cuCtxPushCurrent_v2(void *handle)
-{
-	current = handle;
-	return OK;
-}
-
-int cuCtxPopCurrent_v2(void **out)
-{
-	*out = current;
-	current = NULL;
 	return OK;
 }
 
@@ -346,7 +358,12 @@ int cuMemAlloc_v2(uint64_t *out, size_t length)
 {
 	void *start;
 
-	ENTER("cuMemAlloc");
+	ENTER_BLOCKING("cuMemAlloc");
+	/* "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE" */
+	if (!length) {
+		status = INVALID;
+		goto out;
+	}
 	if ((memory && length > memory) || !(start = aligned_alloc(256, (length + 255) & ~255ul))) {
 		status = NO_MEMORY;
 		goto out;
@@ -362,7 +379,7 @@ int cuMemFree_v2(uint64_t address)
 {
 	struct range **range, *gone;
 
-	ENTER("cuMemFree");
+	ENTER_BLOCKING("cuMemFree");
 	range = find(&allocated, (void *)(uintptr_t)address);
 	gone = *range;
 	if (!gone) {
@@ -377,11 +394,33 @@ int cuMemFree_v2(uint64_t address)
 	LEAVE;
 }
 
+/* Whether all of a range is mapped, and may be written if it is to be */
+static int is_mapped(const char *start, size_t length, int writable)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	uintptr_t at = (uintptr_t)start;
+	unsigned long first, end;
+	char mode[5], line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %4s", &first, &end, mode) == 3 && first <= at && at < end &&
+		    (mode[1] == 'w' || !writable))
+			at = end;
+	if (maps)
+		fclose(maps);
+	return at >= (uintptr_t)start + length;
+}
+
 int cuMemHostRegister_v2(void *start, size_t length, unsigned int flags)
 {
-	ENTER("cuMemHostRegister");
+	ENTER_BLOCKING("cuMemHostRegister");
 	/* "The memory range ... page-aligned" (HIP, and CUDA before 4.1) */
 	if (!length || (uintptr_t)start % 4096 || length % 4096) {
+		status = INVALID;
+		goto out;
+	}
+	/* CU_MEMHOSTREGISTER_READ_ONLY: "required in order to register memory mapped to the CPU as read-only" */
+	if (!is_mapped(start, length, !(flags & READ_ONLY))) {
 		status = INVALID;
 		goto out;
 	}
@@ -390,8 +429,7 @@ int cuMemHostRegister_v2(void *start, size_t length, unsigned int flags)
 		status = TWICE;
 		goto out;
 	}
-	/* CU_MEMHOSTREGISTER_DEVICEMAP */
-	add(&pinned, start, length, flags & 2);
+	add(&pinned, start, length, flags);
 	counted.pinned++;
 	counted.pins++;
 	LEAVE;
@@ -401,7 +439,7 @@ int cuMemHostUnregister(void *start)
 {
 	struct range **range, *gone;
 
-	ENTER("cuMemHostUnregister");
+	ENTER_BLOCKING("cuMemHostUnregister");
 	range = find(&pinned, start);
 	gone = *range;
 	if (!gone) {
@@ -422,7 +460,7 @@ int cuMemHostGetDevicePointer_v2(uint64_t *out, void *start, unsigned int flags)
 
 	ENTER("cuMemHostGetDevicePointer");
 	range = *find(&pinned, start);
-	if (flags || !range || !range->mapped) {
+	if (flags || !range || !(range->flags & MAPPED)) {
 		status = INVALID;
 		goto out;
 	}
@@ -451,7 +489,7 @@ int cuStreamCreate(void **out, unsigned int flags)
 
 	(void)flags;
 	ENTER("cuStreamCreate");
-	begin(stream);
+	begin(stream, current());
 	counted.streams++;
 	*out = stream;
 	stream = NULL;
@@ -484,7 +522,7 @@ int cuStreamSynchronize(void *handle)
 {
 	struct stream *stream;
 
-	ENTER("cuStreamSynchronize");
+	ENTER_BLOCKING("cuStreamSynchronize");
 	stream = of(handle);
 	while (stream->first || stream->busy)
 		pthread_cond_wait(&changed, &lock);
@@ -494,7 +532,7 @@ int cuStreamSynchronize(void *handle)
 /* All streams of the context, also those that are destroyed and have work left */
 int cuCtxSynchronize(void)
 {
-	ENTER("cuCtxSynchronize");
+	ENTER_BLOCKING("cuCtxSynchronize");
 	while (pending_count)
 		pthread_cond_wait(&changed, &lock);
 	LEAVE;
@@ -508,6 +546,7 @@ int cuEventCreate(void **out, unsigned int flags)
 	ENTER("cuEventCreate");
 	event = calloc(1, sizeof(*event));
 	event->live = 1;
+	event->device = current();
 	counted.events++;
 	*out = event;
 	LEAVE;
@@ -535,6 +574,11 @@ int cuEventRecord(void *handle, void *stream)
 
 	ENTER("cuEventRecord");
 	counted.torn += !event->live;
+	/* cuEventRecord: "hEvent and hStream must be from the same context" */
+	if (of(stream)->device != event->device) {
+		status = BAD_HANDLE;
+		goto out;
+	}
 	event->wanted++;
 	status = push(stream, (struct work){ .what = RECORD, .event = event, .count = event->wanted });
 	LEAVE;
@@ -558,7 +602,7 @@ int cuEventSynchronize(void *handle)
 	struct event *event = handle;
 	uint64_t wanted;
 
-	ENTER("cuEventSynchronize");
+	ENTER_BLOCKING("cuEventSynchronize");
 	counted.torn += !event->live;
 	wanted = event->wanted;
 	while (event->done < wanted)
@@ -572,12 +616,23 @@ int cuGetErrorString(int status, const char **out)
 	return *out ? OK : INVALID;
 }
 
+static int is_read_only(const char *start, size_t length)
+{
+	struct range *range;
+
+	for (range = pinned; range; range = range->next)
+		if (range->flags & READ_ONLY && start < range->start + range->length && range->start < start + length)
+			return 1;
+	return 0;
+}
+
 /* A kernel that fills memory after a while */
 int stand_in_fill(void *stream, uint64_t target, size_t length, int byte, int delay)
 {
 	int status;
 
 	pthread_mutex_lock(&lock);
+	counted.torn += is_read_only((char *)(uintptr_t)target, length);
 	status = push(stream, (struct work){ .what = FILL, .target = (char *)(uintptr_t)target, .length = length,
 					     .byte = byte, .delay = delay });
 	pthread_mutex_unlock(&lock);
@@ -589,10 +644,6 @@ ALIAS(hipInit, cuInit);
 ALIAS(hipDeviceGet, cuDeviceGet);
 ALIAS(hipDeviceSynchronize, cuCtxSynchronize);
 ALIAS(hipHostGetDevicePointer, cuMemHostGetDevicePointer_v2);
-ALIAS(hipDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain);
-ALIAS(hipDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
-ALIAS(hipCtxPushCurrent, cuCtxPushCurrent_v2);
-ALIAS(hipCtxPopCurrent, cuCtxPopCurrent_v2);
 ALIAS(hipMemGetInfo, cuMemGetInfo_v2);
 ALIAS(hipMalloc, cuMemAlloc_v2);
 ALIAS(hipFree, cuMemFree_v2);

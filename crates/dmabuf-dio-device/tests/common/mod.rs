@@ -58,6 +58,17 @@ pub(crate) struct Counters {
     pub(crate) torn: u64,
 }
 
+/// Compiles the library, which has the name of its file.
+pub(crate) fn build(path: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in.c");
+    let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-pthread"]);
+    compiler.arg(source).arg(format!("-Wl,-soname,{name}")).arg("-o").arg(path);
+    assert!(compiler.status().expect("a compiler").success());
+    path.to_owned()
+}
+
 /// A driver of its own for a test.
 pub(crate) struct StandIn {
     path: PathBuf,
@@ -70,20 +81,18 @@ impl StandIn {
     pub(crate) fn new() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         let built = BUILT.get_or_init(|| {
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in.c");
-            let process = std::process::id();
-            let built =
-                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{process}.so"));
-            let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-            compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-pthread"]);
-            let status = compiler.arg(source).arg("-o").arg(&built).status().expect("a compiler");
-            assert!(status.success());
-            built
+            let name = format!("stand-in-{}.so", std::process::id());
+            build(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
         });
         // Loaded from two paths, a library is there twice.
         let folder = folder();
         let path = folder.path().join("driver.so");
         std::fs::copy(built, &path).expect("copied");
+        Self::at(path, folder)
+    }
+
+    /// Loads one that was built.
+    pub(crate) fn at(path: PathBuf, folder: TempDir) -> Self {
         // SAFETY: our library has no initialisers.
         let library = unsafe { Library::new(&path) }.expect("a library");
         Self { path, library: ManuallyDrop::new(library), _folder: folder }
@@ -128,6 +137,20 @@ impl StandIn {
         // SAFETY: fills the structure.
         unsafe { symbol(&raw mut counters) };
         counters
+    }
+
+    /// A framework lets this thread work with a device.
+    pub(crate) fn let_work_with(&self, vendor: Vendor, ordinal: c_int) {
+        type Use = unsafe extern "C" fn(c_int, c_int);
+        let is_hip = c_int::from(vendor == Vendor::Hip);
+        // SAFETY: sets the device of the thread.
+        unsafe { self.symbol::<Use>("stand_in_use")(is_hip, ordinal) };
+    }
+
+    /// The device that this thread works with; -1: none.
+    pub(crate) fn works_with(&self) -> c_int {
+        // SAFETY: returns a number.
+        unsafe { self.symbol::<unsafe extern "C" fn() -> c_int>("stand_in_used")() }
     }
 
     pub(crate) fn open(&self, vendor: Vendor, ordinal: u32) -> dmabuf_dio_device::Result<Device> {
