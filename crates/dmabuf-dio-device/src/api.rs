@@ -4,8 +4,8 @@
 //!
 //! Sources: the CUDA Driver API reference, and the HIP runtime API reference.
 
-use std::ffi::{OsStr, c_char, c_int, c_uint, c_void};
-use std::path::Path;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
@@ -82,14 +82,16 @@ unsafe impl Sync for Api {}
 impl Api {
     /// Loads the vendor's library, or the one at `path`.
     pub(crate) fn load(vendor: Vendor, path: Option<&Path>) -> Result<Self> {
-        let names = match vendor {
-            Vendor::Cuda => &["libcuda.so.1"][..],
+        let (stem, names) = match vendor {
+            Vendor::Cuda => ("libcuda.so", &["libcuda.so.1"][..]),
             // By the version of the ROCm release, the newest first.
-            Vendor::Hip => &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"],
+            Vendor::Hip => {
+                ("libamdhip64", &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"][..])
+            }
         };
-        let paths: Vec<&OsStr> = match path {
-            Some(path) => vec![path.as_os_str()],
-            None => names.iter().map(OsStr::new).collect(),
+        let paths = match path.map(Path::to_owned).or_else(|| loaded(stem)) {
+            Some(path) => vec![path],
+            None => names.iter().map(PathBuf::from).collect(),
         };
         let mut reasons = Vec::new();
         for path in paths {
@@ -102,4 +104,17 @@ impl Api {
         }
         Err(Error::NoDriver { vendor, reasons })
     }
+}
+
+/// The file of a library that the process has, by the beginning of its name. torch's package has HIP's under a name of
+/// its own; a second runtime beside it would know neither its streams nor its memory.
+fn loaded(stem: &str) -> Option<PathBuf> {
+    let maps = std::fs::read("/proc/self/maps").ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let mut paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let is_it = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        name.starts_with(stem) && name.contains(".so") && !name.ends_with(" (deleted)")
+    };
+    paths.find(is_it).map(PathBuf::from)
 }
