@@ -5,7 +5,7 @@ use dmabuf_dio::{Buffer, CancelToken, Loader};
 
 use crate::device::Device;
 use crate::error::Result;
-use crate::pinned::Pinned;
+use crate::pinned::{Access, Pinned, Wanted};
 use crate::plan::{Read, Source};
 use crate::stream::{Event, Stream};
 
@@ -25,9 +25,10 @@ impl Block {
         let copied = Event::new(device)?;
         let mut memory = Buffer::zeroed(len)?;
         let bytes = memory.bytes_mut().unwrap_or_default();
-        let range = (bytes.as_mut_ptr(), bytes.len());
+        let (first, length) = (bytes.as_mut_ptr(), bytes.len());
+        let wanted = Wanted { first, length, access: Access::Copy, is_ours: true };
         // SAFETY: private memory consists of pages that stay as long as the buffer.
-        let memory = unsafe { Pinned::new(device, memory, range, false) }?;
+        let memory = unsafe { Pinned::new(device, memory, wanted) }?;
         Ok(Self { memory, start: 0, copied, is_copied: true })
     }
 

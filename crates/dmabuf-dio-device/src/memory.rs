@@ -8,7 +8,7 @@ use dmabuf_dio::Buffer;
 use crate::api::{Api, Status};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::pinned::Pinned;
+use crate::pinned::{Access, Pinned, Wanted};
 
 /// Both vendors' number for too little memory: `CUDA_ERROR_OUT_OF_MEMORY`, `hipErrorOutOfMemory`.
 const OUT_OF_MEMORY: Status = 2;
@@ -65,12 +65,16 @@ impl DeviceMemory {
 }
 
 impl Device {
-    /// Allocates memory of the device, with undefined content.
+    /// Allocates memory of the device, with undefined content. No bytes are at address 0.
     ///
     /// # Errors
     ///
     /// [`Error::NoDeviceMemory`], [`Error::Driver`].
     pub fn alloc(&self, length: u64) -> Result<DeviceMemory> {
+        if length == 0 {
+            // CUDA refuses it.
+            return Ok(DeviceMemory { device: self.clone(), address: 0, length, host: None });
+        }
         let mut address = 0;
         let size = usize::try_from(length).unwrap_or(usize::MAX);
         // SAFETY: stores an address. `DeviceMemory` frees the memory.
@@ -86,7 +90,8 @@ impl Device {
     }
 
     /// Lets the device use [`Private`](dmabuf_dio::Kind::Private) memory where it is, by pinning it; the content is
-    /// that of the buffer. No byte is copied. A device with memory of its own reads it at the speed of its bus.
+    /// that of the buffer. No byte is copied. A device with memory of its own reads it at the speed of its bus. Children of
+    /// `fork(2)` do not get the memory, which the kernel would copy for them.
     ///
     /// # Errors
     ///
@@ -95,8 +100,9 @@ impl Device {
         let kind = buffer.kind();
         let bytes = buffer.bytes_mut().ok_or(Error::NotPrivate { kind })?;
         let (first, length) = (bytes.as_mut_ptr(), bytes.len());
+        let wanted = Wanted { first, length, access: Access::Map, is_ours: true };
         // SAFETY: private memory consists of pages that stay as long as the buffer.
-        unsafe { self.map_memory(buffer, first, length) }
+        unsafe { self.map_wanted(buffer, wanted) }
     }
 
     /// The same for other memory, such as a mapping of a memfd, and what keeps it. The memory of a dma-buf cannot be
@@ -108,24 +114,44 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// `length` bytes at `first` are mapped, in whole pages, as long as the owner exists, which may be moved. If
-    /// others may not write there, no work of the device does.
+    /// `length` bytes at `first` are mapped, in whole pages, as long as the owner exists, which may be moved.
+    /// `is_writable`: the pages are mapped for writing, and work of the device may write; no work does otherwise.
     pub unsafe fn map_memory(
         &self,
         owner: impl Send + Sync + 'static,
         first: *mut u8,
         length: usize,
+        is_writable: bool,
     ) -> Result<DeviceMemory> {
+        let access = if is_writable { Access::Map } else { Access::MapReadOnly };
+        // SAFETY: the caller's promise.
+        unsafe { self.map_wanted(owner, Wanted { first, length, access, is_ours: false }) }
+    }
+
+    /// # Safety
+    ///
+    /// As for `map_memory`.
+    unsafe fn map_wanted(
+        &self,
+        owner: impl Send + Sync + 'static,
+        wanted: Wanted,
+    ) -> Result<DeviceMemory> {
+        if wanted.length == 0 {
+            return self.alloc(0);
+        }
         let owner: Box<dyn Send + Sync> = Box::new(owner);
         // SAFETY: the caller's promise.
-        let host = unsafe { Pinned::new(self, owner, (first, length), true) }?;
-        let (address, length) = (host.device_address()?, length as u64);
+        let host = unsafe { Pinned::new(self, owner, wanted) }?;
+        let (address, length) = (host.device_address()?, wanted.length as u64);
         Ok(DeviceMemory { device: self.clone(), address, length, host: Some(host) })
     }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
+        if self.length == 0 {
+            return;
+        }
         // SAFETY: the call takes nothing.
         let over = self.device.call("to finish", |api: &Api| unsafe { (api.context_wait)() });
         match &mut self.host {

@@ -3,9 +3,14 @@
 
 mod common;
 
+use std::ffi::c_void;
+use std::ptr;
+
 use common::{StandIn, content, folder, sample};
 use dmabuf_dio::{CancelToken, Kind, Loader};
 use dmabuf_dio_device::{Error, Place, StagingRing, Vendor};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 const MIB: usize = 1 << 20;
 
@@ -40,6 +45,68 @@ fn own_memory_is_freed_after_the_work_with_it() {
     stand_in.fill_late(&memory, 0x55, 200_000);
     drop((memory, device));
     stand_in.assert_clean("memory");
+}
+
+#[test]
+fn no_bytes_need_no_memory() {
+    let (stand_in, folder) = (StandIn::new(), folder());
+    stand_in.setup(1, 0, 1 << 40);
+    let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
+    let (file, _) = sample(folder.path(), "sample", 5000);
+    let none = dmabuf_dio::Buffer::zeroed(0).expect("a buffer");
+    for memory in [device.alloc(0).expect("memory"), device.map(none).expect("mapped")] {
+        assert!(memory.is_empty() && memory.address() == 0 && !memory.is_mapped());
+        let mut ring = StagingRing::new(&device, StagingRing::LEAST).expect("a ring");
+        let place = Place::new(&file, 7..7, &memory, 0).expect("a place");
+        ring.load(&[place], None, &CancelToken::new()).expect("a load");
+    }
+    drop(device);
+    stand_in.assert_clean("no bytes");
+}
+
+/// A memfd that is mapped for reading, as a sealed one has to be.
+struct ReadOnly(*mut c_void);
+
+// SAFETY: an address of memory of the process.
+unsafe impl Send for ReadOnly {}
+// SAFETY: as above.
+unsafe impl Sync for ReadOnly {}
+
+impl ReadOnly {
+    fn new(len: usize) -> Self {
+        let memfd = memfd_create("read-only", MemfdFlags::CLOEXEC).expect("a memfd");
+        rustix::fs::ftruncate(&memfd, len as u64).expect("resized");
+        let address = ptr::null_mut();
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        Self(
+            unsafe { mmap(address, len, ProtFlags::READ, MapFlags::SHARED, memfd, 0) }
+                .expect("mapped"),
+        )
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`.
+        let _ = unsafe { munmap(self.0, MIB) };
+    }
+}
+
+#[test]
+fn memory_that_may_not_be_written_is_mapped_for_reading() {
+    let stand_in = StandIn::new();
+    stand_in.setup(1, 0, 0);
+    let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
+    let memory = ReadOnly::new(MIB);
+    let first = memory.0.cast();
+    // SAFETY: mapped as long as the owner exists; nothing writes to it.
+    let refused = unsafe { device.map_memory((), first, MIB, true) };
+    assert!(matches!(refused, Err(Error::Driver { status: 1, .. })), "{refused:?}");
+    // SAFETY: as above.
+    let mapped = unsafe { device.map_memory(memory, first, MIB, false) }.expect("mapped");
+    assert!(content(&mapped).iter().all(|byte| *byte == 0));
+    drop((mapped, device));
+    stand_in.assert_clean("a mapping");
 }
 
 #[test]

@@ -331,9 +331,9 @@ impl OneDevice {
         let len = view.content().len() as usize;
         let view = Arc::new(view);
         if self.is_integrated {
-            let owner = Arc::clone(&view);
+            let (owner, is_writable) = (Arc::clone(&view), view.content().is_writable());
             // SAFETY: the view keeps its content mapped.
-            let mapped = unsafe { self.device.map_memory(owner, first.0.as_ptr(), len) };
+            let mapped = unsafe { self.device.map_memory(owner, first.0.as_ptr(), len, is_writable) };
             // The memory of a dma-buf cannot be pinned, nor pages that are already.
             if let Ok(mapped) = mapped {
                 return Ok(mapped);
