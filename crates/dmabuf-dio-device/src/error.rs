@@ -3,6 +3,9 @@
 
 use crate::vendor::Vendor;
 
+/// `CUDA_ERROR_NOT_INITIALIZED`, `hipErrorNotInitialized`.
+const NOT_INITIALIZED: i32 = 3;
+
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -85,6 +88,9 @@ impl Error {
                 format!("install the {vendor} driver, or load to the host's memory")
             }
             Self::NoDeviceMemory { .. } => "free memory of the device, or load less".into(),
+            Self::Driver { status: NOT_INITIALIZED, .. } => {
+                "a child of fork(2) cannot use a driver that its parent has started: spawn it instead".into()
+            }
             Self::Driver { .. } => "see dmesg and the driver's documentation of the number".into(),
             Self::SmallRing { .. } => "choose more; the default is 256 MiB".into(),
             Self::NoPlace { .. } => "allocate as many bytes as the range has".into(),
