@@ -72,7 +72,15 @@ static int pending_count, started;
 static uint64_t memory = 1ull << 40, seed = 1;
 static int most_delay, integrated;
 static char failing[32];
-static int fail_at, fail_with;
+static int fail_at, fail_with, in_contexts;
+
+/* Counts what is made in a context of CUDA's, and what goes. HIP's devices have none. */
+static void make(uint64_t *counter, int n)
+{
+	*counter += n;
+	if (depth)
+		in_contexts += n;
+}
 
 static uint64_t dice(void)
 {
@@ -341,7 +349,7 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 	pthread_mutex_lock(&lock);
 	counted.torn += holds_python() + is_forked();
 	/* cuDevicePrimaryCtxRelease: the last one destroys the context and what was made in it. */
-	if (!--counted.contexts && (counted.streams || counted.events || counted.pinned || counted.allocations))
+	if (!--counted.contexts && in_contexts)
 		counted.torn++;
 	pthread_mutex_unlock(&lock);
 	return OK;
@@ -370,7 +378,7 @@ int cuMemAlloc_v2(uint64_t *out, size_t length)
 	}
 	memset(start, 0xee, length);
 	add(&allocated, start, length, 0);
-	counted.allocations++;
+	make(&counted.allocations, 1);
 	*out = (uint64_t)(uintptr_t)start;
 	LEAVE;
 }
@@ -387,7 +395,7 @@ int cuMemFree_v2(uint64_t address)
 		goto out;
 	}
 	counted.torn += is_used(gone->start, gone->length);
-	counted.allocations--;
+	make(&counted.allocations, -1);
 	*range = gone->next;
 	free((void *)gone->start);
 	free(gone);
@@ -430,7 +438,7 @@ int cuMemHostRegister_v2(void *start, size_t length, unsigned int flags)
 		goto out;
 	}
 	add(&pinned, start, length, flags);
-	counted.pinned++;
+	make(&counted.pinned, 1);
 	counted.pins++;
 	LEAVE;
 }
@@ -447,7 +455,7 @@ int cuMemHostUnregister(void *start)
 		goto out;
 	}
 	counted.torn += is_used(gone->start, gone->length);
-	counted.pinned--;
+	make(&counted.pinned, -1);
 	*range = gone->next;
 	free(gone);
 	LEAVE;
@@ -490,7 +498,7 @@ int cuStreamCreate(void **out, unsigned int flags)
 	(void)flags;
 	ENTER("cuStreamCreate");
 	begin(stream, current());
-	counted.streams++;
+	make(&counted.streams, 1);
 	*out = stream;
 	stream = NULL;
 out:
@@ -512,7 +520,7 @@ int cuStreamDestroy_v2(void *handle)
 	}
 	stream->live = 0;
 	stream->stop = 1;
-	counted.streams--;
+	make(&counted.streams, -1);
 	pthread_detach(stream->thread);
 	pthread_cond_broadcast(&changed);
 	LEAVE;
@@ -547,7 +555,7 @@ int cuEventCreate(void **out, unsigned int flags)
 	event = calloc(1, sizeof(*event));
 	event->live = 1;
 	event->device = current();
-	counted.events++;
+	make(&counted.events, 1);
 	*out = event;
 	LEAVE;
 }
@@ -564,7 +572,7 @@ int cuEventDestroy_v2(void *handle)
 		goto out;
 	}
 	event->live = 0;
-	counted.events--;
+	make(&counted.events, -1);
 	LEAVE;
 }
 

@@ -1,50 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device's memory that Python's objects and other libraries share.
+//! What uses a driver's library, shared by Python's objects and other libraries.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use dmabuf_dio_device::DeviceMemory;
-use pyo3::prelude::*;
-
+use crate::content::let_go;
 use crate::lock;
 
-/// Memory of a device, freed with the last clone. A child of fork(2), which must not use the device, frees nothing.
+/// A device, or memory of it: dropped with the last clone, without the interpreter, as the driver may wait for a callback
+/// that waits for it. A child of fork(2), which must not use the driver of its parent, drops nothing.
 #[derive(Debug)]
-pub(crate) struct Lent {
-    memory: ManuallyDrop<Arc<DeviceMemory>>,
+pub(crate) struct Lent<T: Send + Sync> {
+    shared: ManuallyDrop<Arc<T>>,
     generation: u32,
 }
 
-impl Lent {
-    pub(crate) fn new(memory: DeviceMemory) -> Self {
-        Self { memory: ManuallyDrop::new(Arc::new(memory)), generation: lock::generation() }
+impl<T: Send + Sync> Lent<T> {
+    pub(crate) fn new(own: T) -> Self {
+        Self { shared: ManuallyDrop::new(Arc::new(own)), generation: lock::generation() }
+    }
+
+    /// Whether this process may use it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.generation == lock::generation()
+    }
+
+    /// For a thread that does not have the interpreter when it is done.
+    pub(crate) fn share(&self) -> Arc<T> {
+        Arc::clone(&self.shared)
     }
 }
 
-impl Clone for Lent {
+impl<T: Send + Sync> Clone for Lent<T> {
     fn clone(&self) -> Self {
-        Self { memory: self.memory.clone(), generation: self.generation }
+        Self { shared: self.shared.clone(), generation: self.generation }
     }
 }
 
-impl Deref for Lent {
-    type Target = DeviceMemory;
+impl<T: Send + Sync> Deref for Lent<T> {
+    type Target = T;
 
-    fn deref(&self) -> &DeviceMemory {
-        &self.memory
+    fn deref(&self) -> &T {
+        &self.shared
     }
 }
 
-impl Drop for Lent {
+impl<T: Send + Sync> Drop for Lent<T> {
     fn drop(&mut self) {
-        if self.generation != lock::generation() {
-            return;
+        if self.is_ours() {
+            // SAFETY: dropped once, here.
+            let_go(unsafe { ManuallyDrop::take(&mut self.shared) });
         }
-        // SAFETY: dropped once, here.
-        let mut memory = Some(unsafe { ManuallyDrop::take(&mut self.memory) });
-        // The last one waits for the device. Without the interpreter, as at its end, it goes below.
-        let _ = Python::try_attach(|py| py.detach(|| drop(memory.take())));
     }
 }

@@ -4,7 +4,6 @@
 mod lent;
 pub(crate) mod tensor;
 
-use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +22,7 @@ use crate::content::{Address, View};
 use crate::error::{note, raise, raise_tensors};
 use crate::reader::Reader;
 use crate::run::{self, Watch};
-use crate::{cancel, lock, model, view};
+use crate::{cancel, model, view};
 use lent::Lent;
 use tensor::DeviceTensor;
 
@@ -36,9 +35,7 @@ const GAP: u64 = 256 << 10;
 #[pyclass(module = "dmabuf_dio", name = "_Device", frozen, weakref)]
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// Forgotten by a child of fork(2), which must not use a device of its parent.
-    shared: ManuallyDrop<Arc<OneDevice>>,
-    generation: u32,
+    shared: Lent<OneDevice>,
 }
 
 #[derive(Debug)]
@@ -48,15 +45,6 @@ struct OneDevice {
     /// The bytes of the ring, if they are not chosen by what is loaded.
     ring_bytes: Option<u64>,
     ring: Mutex<Option<(u64, StagingRing)>>,
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        if self.generation == lock::generation() {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.shared) };
-        }
-    }
 }
 
 /// What may go wrong.
@@ -112,8 +100,7 @@ impl Device {
             Ok(OneDevice { device, is_integrated, ring_bytes: ring, ring: Mutex::default() })
         };
         let shared = run::call(py, &Watch::default(), open)?.map_err(|error| failed(py, &error))?;
-        let shared = ManuallyDrop::new(Arc::new(shared));
-        Ok(Self { shared, generation: lock::generation() })
+        Ok(Self { shared: Lent::new(shared) })
     }
 
     /// Whether its memory is the host's.
@@ -203,11 +190,11 @@ impl Device {
         cancel: Option<CancelToken>,
         load: impl FnOnce(&OneDevice, &CancelToken) -> Result<T, Failure> + Send + 'static,
     ) -> PyResult<T> {
-        if self.generation != lock::generation() {
+        if !self.shared.is_ours() {
             let text = "a device of the parent process: open it in this process, before it forks";
             return Err(PyRuntimeError::new_err(text));
         }
-        let shared = Arc::clone(&self.shared);
+        let shared = self.shared.share();
         let watch = Watch { cancel, ..Watch::default() };
         let loaded = run::call(py, &watch, move |control| load(&shared, &control.cancel))?;
         loaded.map_err(|failure| failure.raise(py))
@@ -333,7 +320,8 @@ impl OneDevice {
         if self.is_integrated {
             let (owner, is_writable) = (Arc::clone(&view), view.content().is_writable());
             // SAFETY: the view keeps its content mapped.
-            let mapped = unsafe { self.device.map_memory(owner, first.0.as_ptr(), len, is_writable) };
+            let mapped =
+                unsafe { self.device.map_memory(owner, first.0.as_ptr(), len, is_writable) };
             // The memory of a dma-buf cannot be pinned, nor pages that are already.
             if let Ok(mapped) = mapped {
                 return Ok(mapped);

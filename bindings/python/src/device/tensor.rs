@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `DeviceTensor`: a tensor in memory of a device.
 
-use dmabuf_dio_device::{Device, Vendor};
+use dmabuf_dio_device::{Device, DeviceMemory, Vendor};
 use dmabuf_dio_tensors::{ByteOrder, Dtype, Tensor};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ pub(crate) struct DeviceTensor {
     vendor: Vendor,
     ordinal: u32,
     /// `None` for a tensor without bytes.
-    memory: Option<Lent>,
+    memory: Option<Lent<DeviceMemory>>,
     /// In the memory.
     at: u64,
     /// Consumers may write.
@@ -37,7 +37,7 @@ impl DeviceTensor {
         py: Python<'_>,
         tensor: &Tensor,
         device: &Device,
-        memory: Option<Lent>,
+        memory: Option<Lent<DeviceMemory>>,
         at: u64,
     ) -> PyResult<Py<Self>> {
         let own = Self {
@@ -55,7 +55,11 @@ impl DeviceTensor {
     }
 
     /// Memory as bytes.
-    pub(crate) fn of_memory(py: Python<'_>, memory: Lent, is_writable: bool) -> PyResult<Py<Self>> {
+    pub(crate) fn of_memory(
+        py: Python<'_>,
+        memory: Lent<DeviceMemory>,
+        is_writable: bool,
+    ) -> PyResult<Py<Self>> {
         let (vendor, ordinal) = (memory.device().vendor(), memory.device().ordinal());
         let (len, dtype, byte_order) = (memory.len(), Dtype::U8, ByteOrder::Little);
         let (shape, memory) = (vec![len], Some(memory));
