@@ -11,15 +11,18 @@ from typing import cast
 Tensor = tuple[str, list[int], bytes]
 
 
-def safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, pad: int = 8) -> Path:
-    """A safetensors file with these tensors, one behind the other. `pad`: what the header's length is a multiple of."""
+def safetensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, pad: int = 8, start: int = 0
+) -> Path:
+    """A safetensors file with these tensors, one behind the other. `pad`: what the place of the first is a multiple of,
+    or `start` bytes behind one."""
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     at = 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         at += len(data)
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % pad)
+    text += b" " * ((start - 8 - len(text)) % pad)
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
     return path
 

@@ -9,6 +9,7 @@ import gc
 import os
 import random
 import shutil
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,9 +51,10 @@ def tensors() -> dict[str, models.Tensor]:
     found = {dtype: (dtype, [4, 4], rng.randbytes(16 * size)) for dtype, (size, _, _) in DTYPES.items()}
     found["large"] = ("F32", [1000, 1001], rng.randbytes(4004000))
     found["empty"] = ("F32", [0, 4], b"")
-    found["scalar"] = ("F64", [], rng.randbytes(8))
     found["packed"] = ("F4", [4, 8], rng.randbytes(16))
     found |= {f"many.{number}": ("BF16", [50, 100], rng.randbytes(10000)) for number in range(300)}
+    found["scalar"] = ("F64", [], rng.randbytes(8))
+    found["after scalar"] = ("F32", [2, 2], rng.randbytes(16))
     found["odd"] = ("U8", [3], rng.randbytes(3))
     found["after odd"] = ("F32", [2, 2], rng.randbytes(16))
     return found
@@ -60,7 +62,7 @@ def tensors() -> dict[str, models.Tensor]:
 
 @pytest.fixture(scope="module")
 def model(folder: Path, tensors: dict[str, models.Tensor]) -> Path:
-    return models.safetensors(folder / "device.safetensors", tensors)
+    return models.safetensors(folder / "device.safetensors", tensors, pad=16)
 
 
 def content(tensor: dmabuf_dio.DeviceTensor) -> bytes:
@@ -126,6 +128,15 @@ def test_gguf(driver: StandIn, folder: Path) -> None:
     assert found["q"].bytes().shape == (432,) and content(found["q"].bytes()) == quantised
 
 
+def test_blocks_of_quantised_tensors_are_not_copied(driver: StandIn, folder: Path) -> None:
+    driver.integrate()
+    quantised, plain = random.Random(6).randbytes(144 * 3), bytes(range(24))
+    path = models.gguf(folder / "shared.gguf", {"q": (12, [3, 256], quantised), "p": (0, [2, 3], plain)}, {})
+    found = dict(dmabuf_dio.iter_tensors(path, device="cuda"))
+    assert found["q"].mapped and found["p"].mapped
+    assert (content(found["q"]), content(found["p"])) == (quantised, plain)
+
+
 def test_parts_of_ranks_are_those_of_the_host(driver: StandIn, folder: Path) -> None:
     rng = random.Random(9)
     tensors: dict[str, models.Tensor] = {
@@ -148,16 +159,28 @@ def test_memory_that_is_the_hosts_is_not_copied(
     driver.integrate()
     found = dict(dmabuf_dio.iter_tensors(model, device="cuda", window=1 << 30))
     assert {name: content(tensor) for name, tensor in found.items()} == {name: data for name, (_, _, data) in tensors.items()}
-    # A tensor that is not aligned to its type is not where the disk has put it, nor are its neighbours.
-    assert not found["after odd"].mapped
+    # Kernels read 16 bytes at once: a tensor elsewhere than at a multiple is not where the disk has put it, nor are its
+    # neighbours.
+    assert not any(tensor.mapped for tensor in found.values())
     found.clear()
-    only = [name for name in tensors if name != "after odd"]
+    for name in ("after scalar", "after odd"):
+        assert not dict(dmabuf_dio.iter_tensors(model, only=[name], device="cuda"))[name].mapped
+    only = [name for name in tensors if name not in ("after scalar", "odd", "after odd")]
     before = driver.counters()
     found = dict(dmabuf_dio.iter_tensors(model, only=only, device="cuda", window=1 << 30))
     assert all(tensor.mapped for tensor in found.values() if tensor.nbytes)
     assert all(content(found[name]) == tensors[name][2] for name in only)
     after = driver.counters()
     assert (after.copies, after.allocations, after.pinned) == (before.copies, 0, 1)
+
+
+def test_memory_of_the_host_that_cannot_be_pinned_is_copied(
+    driver: StandIn, model: Path, tensors: dict[str, models.Tensor]
+) -> None:
+    driver.integrate()
+    driver.setup(call="cuMemHostGetDevicePointer", times=1, status=801)
+    for name, tensor in dmabuf_dio.iter_tensors(model, only=[*DTYPES, "large"], device="cuda"):
+        assert not tensor.mapped and content(tensor) == tensors[name][2]
 
 
 @pytest.mark.parametrize("kind", ["private", "memfd", "file"])
@@ -195,13 +218,15 @@ class Managed(ctypes.Structure):
     ]  # fmt: skip
 
 
+capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+capsule_pointer.restype, capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
 def test_consumer_by_dlpack(driver: StandIn, model: Path, tensors: dict[str, models.Tensor]) -> None:
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     for name, tensor in dmabuf_dio.iter_tensors(model, only=[*DTYPES, "large", "scalar"], device="cuda:1"):
         size, code, letter = DTYPES[tensor.dtype]
         capsule = tensor.__dlpack__(max_version=(1, 0), stream=2, dl_device=(2, 1), copy=False)
-        managed = Managed.from_address(pointer(capsule, b"dltensor_versioned"))
+        managed = Managed.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
         assert (list(managed.device), managed.flags, managed.byte_offset) == ([2, 1], 0, 0)
         assert (managed.code, managed.bits, managed.lanes) == (code, 8 * size, 1)
         assert tuple(managed.shape[: managed.ndim]) == tensor.shape
@@ -234,9 +259,16 @@ def test_requests_of_consumers_that_cannot_be_met(driver: StandIn, model: Path) 
         refused(BufferError, "dl_device", tensor.__dlpack__, dl_device=(1, 0))
         refused(BufferError, "no copy", tensor.__dlpack__, copy=True)
         refused(TypeError, "surprise", tensor.__dlpack__, surprise=1)
+
+
+def test_tensor_without_bytes(driver: StandIn, model: Path) -> None:
     empty = dict(dmabuf_dio.iter_tensors(model, only=["empty"], device="cuda"))["empty"]
     assert (empty.data_ptr, empty.nbytes) == (0, 0)
-    refused(BufferError, "no bytes", empty.__dlpack__)
+    assert empty.__cuda_array_interface__["data"] == (0, False)
+    # dlpack.h: "if the tensor is of size zero, then the data pointer should be set to NULL"
+    capsule = empty.__dlpack__(max_version=(1, 0), stream=1)
+    managed = Managed.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
+    assert managed.data is None and tuple(managed.shape[: managed.ndim]) == (0, 4)
 
 
 @pytest.mark.parametrize("call", ["cuMemAlloc", "cuMemHostRegister", "cuMemcpyHtoDAsync", "cuEventRecord"])
@@ -315,6 +347,19 @@ def test_child_leaves_the_devices_of_its_parent_alone(driver: StandIn, model: Pa
     assert os.waitpid(child, 0)[1] == 0
     assert driver.counters() == before
     del device
+
+
+def test_child_is_told_why_it_cannot_open_a_device(driver: StandIn, model: Path) -> None:
+    kept = dict(dmabuf_dio.iter_tensors(model, only=["large"], device="cuda"))
+    child = os.fork()
+    if child == 0:
+        try:
+            _device.opened("cuda")
+            os._exit(1)
+        except RuntimeError as error:
+            os._exit(0 if any("spawn" in note for note in error.__notes__) else 2)
+    assert os.waitpid(child, 0)[1] == 0
+    kept.clear()
 
 
 @pytest.mark.parametrize("device", ["cuda:x", "xpu", "cuda:-1", "", "cud"])

@@ -28,6 +28,8 @@ use tensor::DeviceTensor;
 
 /// Each tensor begins at a multiple of so many bytes, as `cuMemAlloc` promises for memory.
 const ALIGNMENT: u64 = 256;
+/// Kernels read so many bytes at once: their framework's memory is aligned to more, and no type to more than this.
+const WIDEST: u64 = 16;
 /// Bytes between two tensors that stay in memory with them.
 const GAP: u64 = 256 << 10;
 
@@ -253,7 +255,11 @@ impl OneDevice {
         let tensors: Vec<_> = numbers.iter().map(|&number| &reader.tensors()[number]).collect();
         if self.is_integrated {
             if let Some(range) = run_of(&tensors) {
-                return self.map(reader.model(), &tensors, range, cancel);
+                match self.map(reader.model(), &tensors, range, cancel) {
+                    // What cannot be pinned is copied.
+                    Err(Failure::Device(Error::Driver { .. })) => (),
+                    done => return done,
+                }
             }
         }
         let mut length = 0_u64;
@@ -336,7 +342,7 @@ impl OneDevice {
     }
 }
 
-/// The file and the range of tensors that lie next to each other in one file, each aligned to its type. `None` if
+/// The file and the range of tensors that lie next to each other in one file, each at a multiple of `WIDEST`. `None` if
 /// they do not, or have no bytes.
 fn run_of(tensors: &[&Tensor]) -> Option<(usize, Range<u64>)> {
     let mut run: Option<(usize, Range<u64>)> = None;
@@ -350,7 +356,7 @@ fn run_of(tensors: &[&Tensor]) -> Option<(usize, Range<u64>)> {
             }
             first = range.start;
         }
-        if !tensor.is_contiguous() || start % tensor.dtype.block().bytes != 0 {
+        if !tensor.is_contiguous() || start % WIDEST != 0 {
             return None;
         }
         run = Some((file, first..tensor.range.end));

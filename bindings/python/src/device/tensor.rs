@@ -152,9 +152,8 @@ impl DeviceTensor {
             return Err(PyBufferError::new_err(dlpack::READ_ONLY_TEXT));
         }
         let dtype = self.data_type().map_err(PyBufferError::new_err)?;
-        let Some(memory) = self.memory.clone() else {
-            return Err(PyBufferError::new_err("the tensor has no bytes: create an empty one"));
-        };
+        // Null for a tensor without bytes, as dlpack.h wants it.
+        let memory = self.memory.clone();
         let shape = self.shape.iter().map(|dimension| *dimension as i64).collect();
         let address = std::ptr::with_exposed_provenance_mut(self.address() as usize);
         let placed =
