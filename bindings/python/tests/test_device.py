@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -295,6 +296,24 @@ def test_too_little_memory(driver: StandIn, model: Path, file: Path) -> None:
     refused(MemoryError, "are wanted", list, dmabuf_dio.iter_tensors(model, device="cuda"))
 
 
+def test_memory_that_torch_keeps_is_used(
+    driver: StandIn, model: Path, file: Path, content: bytes, tensors: dict[str, models.Tensor]
+) -> None:
+    torch = mock.Mock()
+    torch.version.hip = None
+    torch.cuda.current_device.return_value = 1
+    torch.cuda.empty_cache = lambda: driver.setup()
+    with mock.patch.dict(sys.modules, torch=torch):
+        driver.setup(memory=1 << 20)
+        found = dmabuf_dio.load(file).to_device("cuda")
+        assert found.device == "cuda:1" and ctypes.string_at(found.data_ptr, found.nbytes) == content
+        driver.setup(memory=1 << 20)
+        assert [name for name, _ in dmabuf_dio.iter_tensors(model, device="cuda")] == list(tensors)
+        torch.cuda.is_initialized.return_value = False
+        driver.setup(memory=1 << 20)
+        refused(MemoryError, "are wanted", list, dmabuf_dio.iter_tensors(model, device="cuda"))
+
+
 def test_program_that_stops_leaves_nothing(driver: StandIn, model: Path) -> None:
     driver.setup(delay=3000)
     tensors = dmabuf_dio.iter_tensors(model, window=4 << 20, device="cuda")
@@ -349,6 +368,23 @@ def test_child_leaves_the_devices_of_its_parent_alone(driver: StandIn, model: Pa
     del device
 
 
+def test_child_does_not_wait_for_tensors_of_its_parent(driver: StandIn, model: Path) -> None:
+    found = dmabuf_dio.iter_tensors(model, window=4 << 20, device="cuda")
+    next(found)
+    child = os.fork()
+    if child == 0:
+        # Ends a child that waits.
+        signal.alarm(60)
+        try:
+            list(found)
+            os._exit(1)
+        except RuntimeError as error:
+            os._exit(0 if "parent" in str(error) else 2)
+    assert os.waitpid(child, 0)[1] == 0
+    # The parent goes on.
+    assert len(list(found)) > 300
+
+
 def test_child_is_told_why_it_cannot_open_a_device(driver: StandIn, model: Path) -> None:
     kept = dict(dmabuf_dio.iter_tensors(model, only=["large"], device="cuda"))
     child = os.fork()
@@ -362,7 +398,9 @@ def test_child_is_told_why_it_cannot_open_a_device(driver: StandIn, model: Path)
     kept.clear()
 
 
-@pytest.mark.parametrize("device", ["cuda:x", "xpu", "cuda:-1", "", "cud"])
+@pytest.mark.parametrize(
+    "device", ["cuda:x", "xpu", "cuda:-1", "", "cud", "cuda:", "cuda:01", "cuda:\u00b2", "cuda:99999999999"]
+)
 def test_names_that_are_no_device(model: Path, device: str) -> None:
     refused(ValueError, f"device='{device}' is invalid", dmabuf_dio.iter_tensors, model, device=device)
 

@@ -126,6 +126,28 @@ def test_get_tensor_loads_what_is_worth_it(large, driver):
     assert report["read"] in range(copied, report["requested"] + 2 * MIB)
 
 
+def test_tensors_of_a_file_are_on_one_device(large, driver):
+    theirs = safetensors.torch.load_file(large)
+    current, used = [1], []
+
+    def empty(shape, dtype, device):
+        used.append(device)
+        return torch.empty(shape, dtype=dtype)
+
+    with (
+        mock.patch.object(torch.cuda, "is_initialized", lambda: True),
+        mock.patch.object(torch.cuda, "current_device", lambda: current[0]),
+        mock.patch.object(_torch_device, "allocate", empty),
+        dmabuf_dio.safe_open(large, "pt", "cuda") as file,
+        host_only("cuda"),
+    ):
+        assert torch.equal(file.get_tensor("layer.1"), theirs["layer.1"])
+        # The program goes on with another device.
+        current[0] = 0
+        assert torch.equal(file.get_slice("cube")[0:2], theirs["cube"][0:2])
+    assert set(used) == {torch.device("cuda", 1)}
+
+
 INDEXES = {
     "cube": [slice(0, 2), slice(1, 3), 1, (1, ...), (slice(None), slice(0, 4999)), (2, slice(5, 4000, 3))],
     "layer.2": [slice(0, 2400), slice(10, 2500, 7), (slice(None), slice(0, 1000)), slice(3, 5), ...],

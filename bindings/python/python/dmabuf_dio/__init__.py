@@ -138,9 +138,9 @@ def _to_device(buffer: Buffer, device: Any) -> DeviceTensor:
     The buffer is then in use as long as the result. Raises ValueError for a device that is none, MemoryError if it
     has too little memory, RuntimeError for what its driver refuses.
     """
-    from ._device import opened
+    from ._device import opened, with_room
 
-    return opened(device).copy(buffer)
+    return with_room(lambda: opened(device).copy(buffer))
 
 
 # Methods in Python: what they call is Python, too.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,18 @@ from weakref import WeakValueDictionary
 from ._native import CancelToken, _Device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
+    from typing import TypeVar
+
+    Made = TypeVar("Made")
 
     from ._native import DeviceTensor, _Reader
 
 # A driver's library in place of the vendor's
 library: str | None = None
+
+_NAME = re.compile("(cuda|hip)(?::(0|[1-9][0-9]{0,2}))?")
 
 # Those that are in use: each has a ring of registered memory.
 _opened: WeakValueDictionary[tuple[object, ...], _Device] = WeakValueDictionary()
@@ -27,9 +33,10 @@ _opened: WeakValueDictionary[tuple[object, ...], _Device] = WeakValueDictionary(
 
 def named(device: Any) -> tuple[str, int] | None:
     """The vendor and the number of a device: "cuda", "cuda:1", "hip:0", a number, a torch.device. None for others."""
-    kind, _, index = (f"cuda:{device}" if isinstance(device, int) else str(device)).partition(":")
-    if kind not in ("cuda", "hip") or not (index.isdigit() or not index):
+    found = _NAME.fullmatch(f"cuda:{device}" if isinstance(device, int) else str(device))
+    if found is None:
         return None
+    kind, index = found.groups()
     torch: Any = sys.modules.get("torch")
     number = int(index) if index else _current(torch)
     # torch says "cuda" for both.
@@ -52,8 +59,21 @@ def opened(device: Any) -> _Device:
     key = (*found, library, os.getpid())
     one = _opened.get(key)
     if one is None:
-        one = _opened[key] = _Device(*found, None, library)
+        # Another thread may open it meanwhile.
+        one = _opened.setdefault(key, _Device(*found, None, library))
     return one
+
+
+def with_room(make: Callable[[], Made]) -> Made:
+    """What a function makes in memory of a device: if there is too little, without what torch keeps there for later."""
+    try:
+        return make()
+    except MemoryError:
+        torch: Any = sys.modules.get("torch")
+        if not torch or not torch.cuda.is_initialized():
+            raise
+        torch.cuda.empty_cache()
+    return make()
 
 
 def loaded_ahead(device: _Device, reader: _Reader, numbers: list[int]) -> Iterator[DeviceTensor]:
@@ -62,28 +82,32 @@ def loaded_ahead(device: _Device, reader: _Reader, numbers: list[int]) -> Iterat
     The program may still have one of a batch while it waits for the next, and another is loaded: each has a third of
     the window.
     """
-    token = CancelToken()
+    token, process = CancelToken(), os.getpid()
     with ThreadPoolExecutor(1, "dmabuf-dio-device") as pool:
         try:
             before: Future[list[DeviceTensor]] | None = None
             for batch in reader.batches(numbers, reader.report()["window"] // 3):
                 following = pool.submit(_load, device, reader, batch, token)
                 if before is not None:
-                    yield from _handed_out(before.result())
+                    yield from _handed_out(before, process)
                 before = following
                 del following
             if before is not None:
-                yield from _handed_out(before.result())
+                yield from _handed_out(before, process)
         finally:
             token.cancel()
 
 
 def _load(device: _Device, reader: _Reader, batch: list[int], token: CancelToken) -> list[DeviceTensor]:
-    return device.own(reader, batch, token)[0]
+    return with_room(lambda: device.own(reader, batch, token)[0])
 
 
-def _handed_out(tensors: list[DeviceTensor]) -> Iterator[DeviceTensor]:
+def _handed_out(loaded: Future[list[DeviceTensor]], process: int) -> Iterator[DeviceTensor]:
     """One by one, and none is kept."""
+    # A child of fork() has no thread that loads them.
+    if os.getpid() != process:
+        raise RuntimeError("tensors on a device of the parent process: spawn processes in place of fork()")
+    tensors = loaded.result()
     tensors.reverse()
     while tensors:
         yield tensors.pop()

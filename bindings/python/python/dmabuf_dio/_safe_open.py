@@ -298,4 +298,6 @@ def _torch_device(device: Any) -> Any:
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise SafetensorError(f"device {device} is invalid") from error
-    return None if found.type == "cpu" else found
+    known = named(found)
+    # torch's current device may change: all tensors of a file are on one.
+    return None if found.type == "cpu" else torch.device(found.type, known[1]) if known else found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore[reportMissingImports]
 
 from ._as_torch import layout
-from ._device import opened
+from ._device import opened, with_room
 from ._index import together
 from ._layout import swaps
 from ._native import _Reader
@@ -42,7 +42,7 @@ class Ring:
         """Tensors by name."""
         numbers = [self._position[name] for name in names]
         if self._device.integrated:
-            owned, done = self._device.own(_Reader(self._model), numbers)
+            owned, done = with_room(lambda: self._device.own(_Reader(self._model), numbers))
             self._count(done)
             return {name: adopted(tensor) for name, tensor in zip(names, owned)}
         found: dict[str, Any] = {}
