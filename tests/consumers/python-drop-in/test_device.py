@@ -126,6 +126,20 @@ def test_get_tensor_loads_what_is_worth_it(large, driver):
     assert report["read"] in range(copied, report["requested"] + 2 * MIB)
 
 
+def test_read_only_memory_is_no_tensor_of_torch(large, driver):
+    driver.integrate()
+    content = torch.frombuffer(bytearray(large.read_bytes()), dtype=torch.uint8)
+    read_only = dmabuf_dio.load(large, kind="memfd").to_device("cuda")
+    # HIP pins no memory that may not be written: it is copied.
+    if read_only.mapped:
+        with pytest.raises(BufferError, match="writable=True"):
+            read_only.torch()
+    else:
+        assert torch.equal(read_only.torch(), content)
+    writable = dmabuf_dio.load(large, kind="memfd", writable=True).to_device("cuda")
+    assert writable.mapped and torch.equal(writable.torch(), content)
+
+
 def test_tensors_of_a_file_are_on_one_device(large, driver):
     theirs = safetensors.torch.load_file(large)
     current, used = [1], []

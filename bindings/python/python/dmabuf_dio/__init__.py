@@ -126,7 +126,7 @@ def _torch(tensor: Tensor) -> Any:
 
 
 def _adopted(tensor: DeviceTensor) -> Any:
-    """The tensor as a torch tensor, in the same memory. Types that torch lacks are bytes."""
+    """The tensor as a torch tensor, in the same memory, which has to be writable. Types that torch lacks are bytes."""
     from ._torch_device import adopted
 
     return adopted(tensor)

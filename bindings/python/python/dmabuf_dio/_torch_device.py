@@ -96,7 +96,11 @@ def adopted(tensor: DeviceTensor) -> Any:
     dtype, shape = layout(tensor)
     if not tensor.nbytes:
         return allocate(shape, dtype, torch.device(tensor.device.replace("hip", "cuda")))
-    return in_order(shared(tensor.bytes()).view(dtype).reshape(shape), tensor)
+    content = tensor.bytes()
+    # torch ignores what DLPack says of it, and a kernel that writes there would end the context.
+    if content.__cuda_array_interface__["data"][1]:
+        raise BufferError("torch has no read-only tensors: load with writable=True")
+    return in_order(shared(content).view(dtype).reshape(shape), tensor)
 
 
 def shared(tensor: DeviceTensor) -> Any:
