@@ -3,6 +3,8 @@
 
 use crate::vendor::Vendor;
 
+/// `CUDA_ERROR_OUT_OF_MEMORY`, `hipErrorOutOfMemory`.
+pub(crate) const OUT_OF_MEMORY: i32 = 2;
 /// `CUDA_ERROR_NOT_INITIALIZED`, `hipErrorNotInitialized`.
 const NOT_INITIALIZED: i32 = 3;
 

@@ -5,13 +5,10 @@ use std::fmt;
 
 use dmabuf_dio::Buffer;
 
-use crate::api::{Api, Status};
+use crate::api::Api;
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Error, OUT_OF_MEMORY, Result};
 use crate::pinned::{Access, Pinned, Wanted};
-
-/// Both vendors' number for too little memory: `CUDA_ERROR_OUT_OF_MEMORY`, `hipErrorOutOfMemory`.
-const OUT_OF_MEMORY: Status = 2;
 
 /// Memory that a device uses: its own, or the host's. All work of the device is waited for before it is freed, as a
 /// framework that it was lent to may have left some.

@@ -7,7 +7,7 @@ use dmabuf_dio::CancelToken;
 
 use crate::block::Block;
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Error, OUT_OF_MEMORY, Result};
 use crate::plan::{self, Place};
 use crate::stream::{ForeignStream, Stream};
 
@@ -57,21 +57,28 @@ impl StagingRing {
     /// The length of the smallest ring.
     pub const LEAST: u64 = BLOCKS * LEAST;
 
-    /// Allocates a ring of at most `bytes` of memory, which is pinned as long as the ring exists. Blocks.
+    /// Allocates a ring of at most `bytes` of memory, which is pinned as long as the ring exists: a half, a quarter or less if
+    /// the driver pins no more, as on WSL. Blocks.
     ///
     /// # Errors
     ///
-    /// [`Error::SmallRing`], [`Error::Host`], [`Error::Driver`], as when too much memory is pinned.
+    /// [`Error::SmallRing`], [`Error::Host`], [`Error::Driver`], as when nothing can be pinned.
     pub fn new(device: &Device, bytes: u64) -> Result<Self> {
         let each = bytes / BLOCKS;
-        let len = if each >= HUGE { each / HUGE * HUGE } else { each / LEAST * LEAST };
+        let mut len = if each >= HUGE { each / HUGE * HUGE } else { each / LEAST * LEAST };
         if len == 0 {
             return Err(Error::SmallRing { bytes, least: Self::LEAST });
         }
         let stream = Stream::new(device)?;
-        let block = |_| Block::new(device, len);
-        let blocks = (0..BLOCKS).map(block).collect::<Result<Vec<_>>>()?;
-        Ok(Self { blocks, len, stream, next: 0, is_lost: false })
+        loop {
+            let block = |_| Block::new(device, len);
+            match (0..BLOCKS).map(block).collect::<Result<Vec<_>>>() {
+                Err(Error::Driver { status: OUT_OF_MEMORY, .. }) if len >= 2 * LEAST => {
+                    len = len / 2 / LEAST * LEAST;
+                }
+                blocks => break Ok(Self { blocks: blocks?, len, stream, next: 0, is_lost: false }),
+            }
+        }
     }
 
     /// Reads ranges of files, and copies them to their places in the device's memory. Blocks until all are there.

@@ -236,6 +236,28 @@ fn thread_keeps_the_device_that_it_works_with() {
 }
 
 #[test]
+fn ring_is_as_long_as_can_be_pinned() {
+    let (stand_in, folder) = (StandIn::new(), folder());
+    let (file, expected) = sample(folder.path(), "sample", 3_000_000);
+    stand_in.setup(1, 300, 1 << 40);
+    stand_in.pin_at_most(5 * MIB);
+    let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
+    let memory = device.alloc(3_000_000).expect("memory");
+    let mut ring = StagingRing::new(&device, StagingRing::DEFAULT).expect("a ring");
+    let place = Place::new(&file, 0..3_000_000, &memory, 0).expect("a place");
+    let report = ring.load(&[place], None, &CancelToken::new()).expect("a load");
+    // Eight blocks of half a MiB, less the ends
+    assert_eq!((stand_in.counters().pinned, report.reads), (8, 8));
+    assert!(content(&memory) == &expected[..]);
+    drop(ring);
+    stand_in.pin_at_most(SMALL - 1);
+    let error = StagingRing::new(&device, StagingRing::DEFAULT).expect_err("too much");
+    assert!(matches!(error, Error::Driver { status: 2, .. }), "{error}");
+    drop((memory, device));
+    stand_in.assert_clean("a short ring");
+}
+
+#[test]
 fn too_little_memory_is_told_with_figures() {
     let stand_in = StandIn::new();
     stand_in.setup(1, 0, MIB);

@@ -69,7 +69,7 @@ static struct range *pinned, *allocated;
 static struct stream fallback[DEVICES];	/* their default streams */
 static struct work *pending[1 << 16];
 static int pending_count, started;
-static uint64_t memory = 1ull << 40, seed = 1;
+static uint64_t memory = 1ull << 40, most_pinned = 1ull << 40, seed = 1;
 static int most_delay, integrated;
 static char failing[32];
 static int fail_at, fail_with, in_contexts;
@@ -110,6 +110,12 @@ void stand_in_setup(uint64_t new_seed, int delay, uint64_t bytes, const char *ca
 void stand_in_integrated(int is)
 {
 	integrated = is;
+}
+
+/* How many bytes can be pinned at once */
+void stand_in_pins(uint64_t bytes)
+{
+	most_pinned = bytes;
 }
 
 void stand_in_counters(struct counters *out)
@@ -161,6 +167,15 @@ static int within(struct range *list, const char *start, size_t length)
 		if (start >= list->start && start + length <= list->start + list->length)
 			return 1;
 	return 0;
+}
+
+static uint64_t total(struct range *list)
+{
+	uint64_t bytes = 0;
+
+	for (; list; list = list->next)
+		bytes += list->length;
+	return bytes;
 }
 
 /* Whether a range shares pages with another one */
@@ -435,6 +450,10 @@ int cuMemHostRegister_v2(void *start, size_t length, unsigned int flags)
 	/* cuMemHostRegister: CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
 	if (overlaps(pinned, start, length)) {
 		status = TWICE;
+		goto out;
+	}
+	if (total(pinned) + length > most_pinned) {
+		status = NO_MEMORY;
 		goto out;
 	}
 	add(&pinned, start, length, flags);

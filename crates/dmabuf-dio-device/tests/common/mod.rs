@@ -131,6 +131,12 @@ impl StandIn {
         unsafe { self.symbol::<unsafe extern "C" fn(c_int)>("stand_in_integrated")(1) };
     }
 
+    /// Lets no more bytes be pinned at once.
+    pub(crate) fn pin_at_most(&self, bytes: u64) {
+        // SAFETY: sets a number.
+        unsafe { self.symbol::<unsafe extern "C" fn(u64)>("stand_in_pins")(bytes) };
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         let symbol = self.symbol::<unsafe extern "C" fn(*mut Counters)>("stand_in_counters");
