@@ -198,7 +198,7 @@ fn every_page_is_on_the_node_that_was_asked_for() {
     }
 }
 
-/// After mlockall(MCL_FUTURE), which holds for a whole process.
+/// After `mlockall(MCL_FUTURE)`, which holds for a whole process.
 #[test]
 fn memory_that_is_allocated_as_it_is_mapped_is_on_its_node() {
     let _alone = alone();
