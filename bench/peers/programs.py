@@ -173,9 +173,9 @@ class Seen:
 
     window = 0
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         from dmabuf_dio._native import _Reader
-        self.reader = _Reader(*arguments)
+        self.reader = _Reader(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
         Seen.window = max(Seen.window, self.reader.report()["window"])

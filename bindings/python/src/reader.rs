@@ -243,10 +243,11 @@ impl Reader {
         Wanted { generation: lock::generation(), shared: Some(shared), numbers, bytes, announced }
     }
 
-    /// Tensors by their places, in groups of one file each and at most `most` bytes, or of one tensor.
-    fn batches(&self, numbers: Vec<usize>, most: u64) -> PyResult<Vec<Vec<usize>>> {
+    /// Tensors by their places, in groups of one file each and at most `most` bytes, or of one tensor; and the bytes of
+    /// all.
+    fn batches(&self, numbers: Vec<usize>, most: u64) -> PyResult<(Vec<Vec<usize>>, u64)> {
         let (shared, mut batches) = (self.shared(), Vec::<Vec<usize>>::new());
-        let (mut file, mut bytes) = (0, 0);
+        let (mut file, mut bytes, mut total) = (0, 0, 0);
         for number in numbers {
             let tensor = shared.tensors().get(number).ok_or_else(no_tensor)?;
             match batches.last_mut() {
@@ -259,8 +260,9 @@ impl Reader {
                 }
             }
             bytes += tensor.len();
+            total += tensor.len();
         }
-        Ok(batches)
+        Ok((batches, total))
     }
 
     /// What was read so far, in bytes.

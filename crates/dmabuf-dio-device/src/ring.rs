@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A ring of registered memory, through which files go to a device.
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use dmabuf_dio::CancelToken;
@@ -8,11 +11,13 @@ use dmabuf_dio::CancelToken;
 use crate::block::Block;
 use crate::device::Device;
 use crate::error::{Error, OUT_OF_MEMORY, Result};
-use crate::plan::{self, Place};
+use crate::plan::{self, Place, Read};
 use crate::stream::{ForeignStream, Stream};
 
-/// Blocks of a ring. The disk fills one, the device empties others.
+/// Blocks of a ring. The disk fills two, the device empties others.
 const BLOCKS: u64 = 8;
+/// Threads that fill blocks: while one waits for its last bytes, pins a block or begins a copy, the disk reads for the other.
+const THREADS: usize = 2;
 /// A block that is at least as long consists of huge pages.
 const HUGE: u64 = 2 << 20;
 /// The least length of a block.
@@ -25,14 +30,22 @@ const ENDS: u64 = 128 << 10;
 /// `Send`. A child of `fork(2)` must not use or drop it.
 #[derive(Debug)]
 pub struct StagingRing {
-    blocks: Vec<Block>,
+    device: Device,
+    blocks: Mutex<Blocks>,
     /// The length of a block.
     len: u64,
     stream: Stream,
-    /// The block that is filled next.
-    next: usize,
     /// The device does not tell any more what is over.
     is_lost: bool,
+}
+
+/// The blocks that there are, and those that may be made when they are needed.
+#[derive(Debug)]
+struct Blocks {
+    /// The one that is emptied for the longest time comes first.
+    idle: VecDeque<Block>,
+    made: usize,
+    most: usize,
 }
 
 /// What a load did.
@@ -45,9 +58,9 @@ pub struct DeviceReport {
     pub copied: u64,
     /// Reads, one for each block that was filled.
     pub reads: u64,
-    /// Seconds of them in which the disk was waited for.
+    /// Seconds in which the disk was waited for, of two threads together.
     pub read_seconds: f64,
-    /// Seconds in which the device was waited for: no block was free, or at the end.
+    /// Seconds in which the device was waited for, of two threads together: no block was free, or at the end.
     pub device_seconds: f64,
 }
 
@@ -57,8 +70,8 @@ impl StagingRing {
     /// The length of the smallest ring.
     pub const LEAST: u64 = BLOCKS * LEAST;
 
-    /// Allocates a ring of at most `bytes` of memory, which is pinned as long as the ring exists: a half, a quarter or less if
-    /// the driver pins no more, as on WSL. Blocks.
+    /// A ring of at most `bytes` of memory, which is pinned when it is needed and as long as the ring exists: less if the
+    /// driver pins no more, as on WSL. Blocks.
     ///
     /// # Errors
     ///
@@ -72,11 +85,15 @@ impl StagingRing {
         let stream = Stream::new(device)?;
         loop {
             let block = |_| Block::new(device, len);
-            match (0..BLOCKS).map(block).collect::<Result<Vec<_>>>() {
+            match (0..THREADS).map(block).collect::<Result<VecDeque<_>>>() {
                 Err(Error::Driver { status: OUT_OF_MEMORY, .. }) if len >= 2 * LEAST => {
                     len = len / 2 / LEAST * LEAST;
                 }
-                blocks => break Ok(Self { blocks: blocks?, len, stream, next: 0, is_lost: false }),
+                idle => {
+                    let blocks = Blocks { idle: idle?, made: THREADS, most: BLOCKS as usize };
+                    let (device, blocks) = (device.clone(), Mutex::new(blocks));
+                    break Ok(Self { device, blocks, len, stream, is_lost: false });
+                }
             }
         }
     }
@@ -100,48 +117,111 @@ impl StagingRing {
         if self.is_lost {
             self.stream.wait()?;
         }
-        let mut report = DeviceReport::default();
-        let run = match after.map_or(Ok(()), |other| self.stream.begin_after(other)) {
-            Ok(()) => self.run(places, cancel, &mut report),
-            Err(error) => Err(error),
-        };
+        let begun = after.map_or(Ok(()), |other| self.stream.begin_after(other));
+        let run = begun.and_then(|()| self.run(places, cancel));
         let began = Instant::now();
         let over = self.stream.wait();
-        report.device_seconds += began.elapsed().as_secs_f64();
+        let waited = began.elapsed().as_secs_f64();
         self.is_lost = over.is_err();
-        run?;
+        let mut report = run?;
         over?;
+        report.device_seconds += waited;
         Ok(report)
     }
 
-    fn run(
-        &mut self,
-        places: &[Place<'_>],
-        cancel: &CancelToken,
-        report: &mut DeviceReport,
-    ) -> Result<()> {
-        for read in plan::reads(places, self.len - ENDS.min(self.len / 4)) {
-            let block = &mut self.blocks[self.next];
+    fn run(&self, places: &[Place<'_>], cancel: &CancelToken) -> Result<DeviceReport> {
+        let reads = plan::reads(places, self.len - ENDS.min(self.len / 4));
+        let threads = THREADS.min(reads.len());
+        let reads = Mutex::new(reads.iter());
+        let work = || {
+            let mut report = DeviceReport::default();
+            loop {
+                let Some(read) = lock(&reads).next() else { return Ok(report) };
+                if let Err(error) = self.pass(read, cancel, &mut report) {
+                    // The other thread has nothing left to do.
+                    lock(&reads).by_ref().for_each(drop);
+                    return Err(error);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let start =
+                |_| thread::Builder::new().name("dmabuf-dio".into()).spawn_scoped(scope, work);
+            // Without another one, this one does it all.
+            let others: Vec<_> = (1..threads).filter_map(|thread| start(thread).ok()).collect();
+            let mut all = work();
+            for other in others {
+                let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                all = all.and_then(|all| Ok(all.plus(&other?)));
+            }
+            all
+        })
+    }
+
+    /// Reads into a block, and begins to copy from it.
+    fn pass(&self, read: &Read<'_>, cancel: &CancelToken, report: &mut DeviceReport) -> Result<()> {
+        let mut block = self.idle()?;
+        let mut pass = || {
             let began = Instant::now();
             block.wait()?;
             let waited = Instant::now();
-            block.fill(&read, cancel)?;
+            block.fill(read, cancel)?;
             report.device_seconds += (waited - began).as_secs_f64();
             report.read_seconds += waited.elapsed().as_secs_f64();
-            report.copied += block.empty(&read, &self.stream)?;
+            report.copied += block.empty(read, &self.stream)?;
             report.read += read.range.end - read.range.start;
             report.reads += 1;
-            self.next = (self.next + 1) % self.blocks.len();
-        }
-        Ok(())
+            Ok(())
+        };
+        let passed = pass();
+        lock(&self.blocks).idle.push_back(block);
+        passed
     }
+
+    /// A block, which may still be copied from. There is one for each thread.
+    fn idle(&self) -> Result<Block> {
+        let mut blocks = lock(&self.blocks);
+        if blocks.made < blocks.most {
+            blocks.made += 1;
+            drop(blocks);
+            let made = Block::new(&self.device, self.len);
+            blocks = lock(&self.blocks);
+            match made {
+                Err(error) => {
+                    blocks.made -= 1;
+                    match error {
+                        Error::Driver { status: OUT_OF_MEMORY, .. } => blocks.most = blocks.made,
+                        error => return Err(error),
+                    }
+                }
+                made => return made,
+            }
+        }
+        Ok(blocks.idle.pop_front().unwrap_or_else(|| unreachable!("each thread has at most one")))
+    }
+}
+
+impl DeviceReport {
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            read: self.read + other.read,
+            copied: self.copied + other.copied,
+            reads: self.reads + other.reads,
+            read_seconds: self.read_seconds + other.read_seconds,
+            device_seconds: self.device_seconds + other.device_seconds,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for StagingRing {
     fn drop(&mut self) {
         // Each load has waited for its copies, if the device told when they were over.
         if self.is_lost {
-            self.blocks.iter_mut().for_each(Block::lose);
+            lock(&self.blocks).idle.iter_mut().for_each(Block::lose);
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Event {
 
 // SAFETY: the driver's handles may be used in any thread.
 unsafe impl Send for Stream {}
+// SAFETY: and in several at a time ("CUDA Driver API", Thread safety; HIP's is the same).
+unsafe impl Sync for Stream {}
 // SAFETY: as above.
 unsafe impl Send for Event {}
 

@@ -83,11 +83,12 @@ def loaded_ahead(device: _Device, reader: _Reader, numbers: list[int]) -> Iterat
     the window.
     """
     token, process = CancelToken(), os.getpid()
+    batches, total = reader.batches(numbers, reader.report()["window"] // 3)
     with ThreadPoolExecutor(1, "dmabuf-dio-device") as pool:
         try:
             before: Future[list[DeviceTensor]] | None = None
-            for batch in reader.batches(numbers, reader.report()["window"] // 3):
-                following = pool.submit(_load, device, reader, batch, token)
+            for batch in batches:
+                following = pool.submit(_load, device, reader, batch, total, token)
                 if before is not None:
                     yield from _handed_out(before, process)
                 before = following
@@ -98,8 +99,10 @@ def loaded_ahead(device: _Device, reader: _Reader, numbers: list[int]) -> Iterat
             token.cancel()
 
 
-def _load(device: _Device, reader: _Reader, batch: list[int], token: CancelToken) -> list[DeviceTensor]:
-    return with_room(lambda: device.own(reader, batch, token)[0])
+def _load(
+    device: _Device, reader: _Reader, batch: list[int], total: int, token: CancelToken
+) -> list[DeviceTensor]:
+    return with_room(lambda: device.own(reader, batch, total, token)[0])
 
 
 def _handed_out(loaded: Future[list[DeviceTensor]], process: int) -> Iterator[DeviceTensor]:

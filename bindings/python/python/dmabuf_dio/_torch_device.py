@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore[reportMissingImports]
@@ -12,10 +13,16 @@ from ._as_torch import layout
 from ._device import opened, with_room
 from ._index import together
 from ._layout import swaps
-from ._native import _Reader
+from ._native import CancelToken, _Reader
 
 if TYPE_CHECKING:
     from ._native import DeviceTensor, Model, TensorInfo, _Device
+
+    # Tensors by their places, which of their bytes, and where these belong; and the stream to wait for
+    _Targets = tuple[list[tuple[int, tuple[int, int], int]], int]
+
+# Bytes of tensors that are allocated before the load of them begins
+_BATCH = 512 << 20
 
 class Ring:
     """Tensors by way of the ring of a device. `most`: those of fewer bytes are not worth a load by themselves.
@@ -41,19 +48,35 @@ class Ring:
     def tensors(self, names: list[str]) -> dict[str, Any]:
         """Tensors by name."""
         numbers = [self._position[name] for name in names]
+        reader = _Reader(self._model)
+        batches, total = reader.batches(numbers, _BATCH)
         if self._device.integrated:
-            owned, done = with_room(lambda: self._device.own(_Reader(self._model), numbers))
+            owned, done = with_room(lambda: self._device.own(reader, numbers, total))
             self._count(done)
             return {name: adopted(tensor) for name, tensor in zip(names, owned)}
         found: dict[str, Any] = {}
-        targets: list[tuple[int, tuple[int, int], int]] = []
-        for name, number in zip(names, numbers):
-            info = self._model[name]
-            dtype, shape = layout(info)
-            found[name] = allocate(shape, dtype, self._place)
-            targets.append((number, (0, info.nbytes), found[name].data_ptr()))
-        self._load(targets)
+        token = CancelToken()
+        with ThreadPoolExecutor(1, "dmabuf-dio-device") as pool:
+            try:
+                # One batch is loaded while torch gets memory for the next.
+                loads = [pool.submit(self._load, self._allocated(batch, found), total, token) for batch in batches]
+                for load in loads:
+                    load.result()
+            finally:
+                token.cancel()
         return {name: in_order(tensor, self._model[name]) for name, tensor in found.items()}
+
+    def _allocated(self, numbers: list[int], found: dict[str, Any]) -> _Targets:
+        """Where tensors belong, in new memory."""
+        names = self._model.keys()
+        targets: list[tuple[int, tuple[int, int], int]] = []
+        for number in numbers:
+            info = self._model[names[number]]
+            dtype, shape = layout(info)
+            tensor = found[info.name] = allocate(shape, dtype, self._place)
+            targets.append((number, (0, info.nbytes), tensor.data_ptr()))
+        # torch may use the memory for what it has not done yet: the copies wait for this thread's stream.
+        return targets, stream(self._place)
 
     def part(self, name: str, elements: list[tuple[int, int]]) -> Any:
         """Elements of a tensor, the first and last of each dimension; None unless they lie together and are worth it."""
@@ -66,14 +89,15 @@ class Ring:
             return None
         dtype, shape = layout(info, tuple(last - first for first, last in elements))
         found = allocate(shape, dtype, self._place)
-        self._load([(self._position[name], (first, last), found.data_ptr())])
+        targets = [(self._position[name], (first, last), found.data_ptr())]
+        self._load((targets, stream(self._place)), last - first)
         return in_order(found, info)
 
-    def _load(self, targets: list[tuple[int, tuple[int, int], int]]) -> None:
+    def _load(self, placed: _Targets, total: int, token: CancelToken | None = None) -> None:
+        targets, stream = placed
         targets = [target for target in targets if target[1][0] < target[1][1]]
         if targets:
-            # torch may use the memory for what it has not done yet: the copies wait for the stream.
-            self._count(self._device.load(self._model, targets, stream(self._place)))
+            self._count(self._device.load(self._model, targets, stream, total, token))
 
     def _count(self, done: dict[str, float]) -> None:
         copied = done["copied"] or done["read"]

@@ -112,13 +112,17 @@ impl Device {
     }
 
     /// Loads bytes of tensors to addresses in memory of the device: the tensor's place among `keys()`, its bytes from
-    /// the first to the last, and the address. `stream`: the framework's, whose work the copies wait for.
+    /// the first to the last, and the address. `stream`: the framework's, whose work the copies wait for. `total`: the
+    /// bytes of this load and those that follow.
+    #[pyo3(signature = (model, targets, stream, total, cancel = None))]
     fn load<'py>(
         &self,
         py: Python<'py>,
         model: &model::Model,
         targets: Vec<(usize, (u64, u64), u64)>,
         stream: usize,
+        total: u64,
+        cancel: Option<PyRef<'py, cancel::CancelToken>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let model = Arc::clone(model.shared());
         for (number, (start, end), _) in &targets {
@@ -128,19 +132,21 @@ impl Device {
             }
         }
         let load = move |device: &OneDevice, cancel: &CancelToken| {
-            device.load(&model, &targets, stream, cancel)
+            device.load(&model, &targets, (stream, total), cancel)
         };
-        let report = self.call(py, None, load)?;
+        let report = self.call(py, cancel.map(|token| token.0.clone()), load)?;
         describe(py, &report)
     }
 
-    /// Tensors of a reader, by their places in it, in memory of this library: one allocation for all of them.
-    #[pyo3(signature = (reader, numbers, cancel = None))]
+    /// Tensors of a reader, by their places in it, in memory of this library: one allocation for all of them. `total`: as
+    /// for `load`.
+    #[pyo3(signature = (reader, numbers, total, cancel = None))]
     fn own<'py>(
         &self,
         py: Python<'py>,
         reader: &Reader,
         numbers: Vec<usize>,
+        total: u64,
         cancel: Option<PyRef<'py, cancel::CancelToken>>,
     ) -> PyResult<(Vec<Py<DeviceTensor>>, Bound<'py, PyDict>)> {
         let shared = reader.shared();
@@ -150,7 +156,7 @@ impl Device {
         }
         let reader = Arc::clone(&shared);
         let load = move |device: &OneDevice, cancel: &CancelToken| {
-            let (memory, places, report) = device.own(&reader, &numbers, cancel)?;
+            let (memory, places, report) = device.own(&reader, &numbers, total, cancel)?;
             Ok((memory.map(Lent::new), places, report, numbers))
         };
         let cancel = cancel.map(|token| token.0.clone());
@@ -228,7 +234,7 @@ impl OneDevice {
         &self,
         model: &Model,
         targets: &[(usize, (u64, u64), u64)],
-        stream: usize,
+        (stream, total): (usize, u64),
         cancel: &CancelToken,
     ) -> Result<DeviceReport, Failure> {
         let place = |&(number, (start, end), address): &(usize, (u64, u64), u64)| {
@@ -239,10 +245,9 @@ impl OneDevice {
             unsafe { Place::at_address(file, range, address) }
         };
         let places: Vec<_> = targets.iter().map(place).collect();
-        let bytes = targets.iter().map(|(_, (start, end), _)| end - start).sum();
         // SAFETY: the current stream of the framework, which keeps it.
         let stream = unsafe { ForeignStream::new(stream) };
-        Ok(self.with_ring(bytes, |ring| ring.load(&places, Some(stream), cancel))?)
+        Ok(self.with_ring(total, |ring| ring.load(&places, Some(stream), cancel))?)
     }
 
     /// Tensors in memory of ours, and where each is.
@@ -250,6 +255,7 @@ impl OneDevice {
         &self,
         reader: &Shared,
         numbers: &[usize],
+        total: u64,
         cancel: &CancelToken,
     ) -> Result<(Option<DeviceMemory>, Vec<u64>, DeviceReport), Failure> {
         let tensors: Vec<_> = numbers.iter().map(|&number| &reader.tensors()[number]).collect();
@@ -279,7 +285,7 @@ impl OneDevice {
             Place::new(files[tensor.file].file(), tensor.range.clone(), &memory, *at)
         });
         let whole = whole.collect::<Result<Vec<_>, _>>()?;
-        let mut report = self.with_ring(length, |ring| ring.load(&whole, None, cancel))?;
+        let mut report = self.with_ring(total, |ring| ring.load(&whole, None, cancel))?;
         for ((&number, tensor), &at) in numbers.iter().zip(&tensors).zip(&places) {
             if tensor.is_contiguous() {
                 continue;
@@ -287,7 +293,7 @@ impl OneDevice {
             // Gathered by the host first
             let Some(gathered) = reader.get(number, cancel)? else { continue };
             let place = Place::of_bytes(gathered.bytes().unwrap_or_default(), &memory, at)?;
-            let one = self.with_ring(length, |ring| ring.load(&[place], None, cancel))?;
+            let one = self.with_ring(total, |ring| ring.load(&[place], None, cancel))?;
             report.copied += one.copied;
             report.read += one.read;
             report.reads += one.reads;
