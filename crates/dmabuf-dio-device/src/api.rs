@@ -47,6 +47,8 @@ functions! {
     device(*mut c_int, c_int) = b"cuDeviceGet\0", b"hipDeviceGet\0";
     /// One of its attributes by number, which the vendors count differently.
     attribute(*mut c_int, c_int, c_int) = b"cuDeviceGetAttribute\0", b"hipDeviceGetAttribute\0";
+    /// Which calls of this thread are refused, and end a capture, while a stream is captured: the mode, and the one before.
+    capture_mode(*mut c_int) = b"cuThreadExchangeStreamCaptureMode\0", b"hipThreadExchangeStreamCaptureMode\0";
     /// Waits for all work of the device.
     context_wait() = b"cuCtxSynchronize\0", b"hipDeviceSynchronize\0";
     /// Free and all bytes of the device's memory.

@@ -11,6 +11,9 @@ use crate::api::{Api, Handle, Status};
 use crate::error::{Error, Result};
 use crate::vendor::Vendor;
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`, `hipStreamCaptureModeRelaxed`.
+const RELAXED: c_int = 2;
+
 /// A device: its primary context, which the vendor's runtime and frameworks use, too. Clones are the same device; the
 /// context is released with the last of them and what they made. The device that a thread works with stays the same.
 ///
@@ -115,7 +118,18 @@ impl Device {
     /// Calls the driver with the context in place. `what` is refused if the call fails.
     pub(crate) fn call(&self, what: &'static str, call: impl FnOnce(&Api) -> Status) -> Result<()> {
         let Shared { api, ordinal, number, context } = &*self.shared;
-        let (status, end) = api.current.with((*context, *number), || call(api));
+        let (status, end) = api.current.with((*context, *number), || {
+            // No graph that another thread captures has to do with what is ours.
+            let mut mode = RELAXED;
+            // SAFETY: stores a number.
+            let is_relaxed = unsafe { (api.capture_mode)(&raw mut mode) } == 0;
+            let status = call(api);
+            if is_relaxed {
+                // SAFETY: as above.
+                unsafe { (api.capture_mode)(&raw mut mode) };
+            }
+            status
+        });
         check(api, *ordinal, status, what)?;
         check(api, *ordinal, end, "its context")
     }

@@ -236,6 +236,29 @@ fn thread_keeps_the_device_that_it_works_with() {
 }
 
 #[test]
+fn load_does_not_end_a_capture_of_another_thread() {
+    let folder = folder();
+    let (file, expected) = sample(folder.path(), "sample", 1_000_000);
+    for vendor in [Vendor::Cuda, Vendor::Hip] {
+        let stand_in = StandIn::new();
+        stand_in.setup(1, 300, 1 << 40);
+        stand_in.capture(true);
+        let device = stand_in.open(vendor, 0).expect("a device");
+        let memory = device.alloc(1_000_000).expect("memory");
+        let mut ring = StagingRing::new(&device, SMALL).expect("a ring");
+        let place = Place::new(&file, 0..1_000_000, &memory, 0).expect("a place");
+        // SAFETY: the default stream.
+        let stream = unsafe { ForeignStream::new(0) };
+        ring.load(&[place], Some(stream), &CancelToken::new()).expect("a load");
+        assert!(content(&memory) == &expected[..]);
+        drop(ring);
+        stand_in.capture(false);
+        drop((memory, device));
+        stand_in.assert_clean("a load");
+    }
+}
+
+#[test]
 fn ring_is_as_long_as_can_be_pinned() {
     let (stand_in, folder) = (StandIn::new(), folder());
     let (file, expected) = sample(folder.path(), "sample", 3_000_000);

@@ -14,7 +14,8 @@
 #include "stand_in_thread.h"
 
 /* CUresult and hipError_t */
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_READY = 3, NO_CONTEXT = 201, BAD_HANDLE = 400, TWICE = 712, NOT_PINNED = 713 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_READY = 3, NO_CONTEXT = 201, BAD_HANDLE = 400, TWICE = 712, NOT_PINNED = 713,
+       CAPTURED = 900 };
 
 struct counters {
 	uint64_t copies, copied;	/* that were done, and their bytes */
@@ -25,7 +26,7 @@ struct counters {
 	uint64_t pageable;		/* copies from memory that is not registered */
 	/*
 	 * Memory unregistered or freed under a copy, handles used after their end, read-only memory written, calls
-	 * that may wait made with Python's lock, calls of a child of fork()
+	 * that may wait made with Python's lock, calls of a child of fork(), captures of streams that a call ended
 	 */
 	uint64_t torn;
 };
@@ -136,6 +137,9 @@ static int fails(const char *call)
 	pthread_mutex_lock(&lock); \
 	if (is_forked()) { \
 		status = NOT_READY; \
+		counted.torn++; \
+	} else if (is_prohibited()) { \
+		status = CAPTURED; \
 		counted.torn++; \
 	} else if (current() == NO_DEVICE) \
 		status = NO_CONTEXT; \
@@ -560,6 +564,12 @@ int cuStreamSynchronize(void *handle)
 int cuCtxSynchronize(void)
 {
 	ENTER_BLOCKING("cuCtxSynchronize");
+	/* "It is invalid to synchronize ... a context handle when any associated stream is in capture mode", in any mode */
+	if (captures) {
+		counted.torn++;
+		status = CAPTURED;
+		goto out;
+	}
 	while (pending_count)
 		pthread_cond_wait(&changed, &lock);
 	LEAVE;
@@ -669,6 +679,7 @@ int stand_in_fill(void *stream, uint64_t target, size_t length, int byte, int de
 #define ALIAS(theirs, ours) __typeof__(ours) theirs __attribute__((alias(#ours)))
 ALIAS(hipInit, cuInit);
 ALIAS(hipDeviceGet, cuDeviceGet);
+ALIAS(hipThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode);
 ALIAS(hipDeviceSynchronize, cuCtxSynchronize);
 ALIAS(hipHostGetDevicePointer, cuMemHostGetDevicePointer_v2);
 ALIAS(hipMemGetInfo, cuMemGetInfo_v2);

@@ -25,6 +25,34 @@ static int is_forked(void)
 	return process && process != getpid();
 }
 
+static int captures;			/* a thread captures a stream for a graph */
+static __thread int capture_mode;
+
+/*
+ * CU_STREAM_CAPTURE_MODE_GLOBAL, that of a new thread: it "is prohibited from potentially unsafe API calls", which
+ * invalidate the capture
+ */
+static int is_prohibited(void)
+{
+	return captures && capture_mode == 0;
+}
+
+void stand_in_capture(int is)
+{
+	captures = is;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int before = capture_mode;
+
+	if (*mode < 0 || *mode > 2)
+		return 1;
+	capture_mode = *mode;
+	*mode = before;
+	return 0;
+}
+
 /* A call that waits for the device may wait for a callback, which waits for Python's lock. */
 static int holds_python(void)
 {

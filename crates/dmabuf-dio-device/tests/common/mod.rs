@@ -137,6 +137,13 @@ impl StandIn {
         unsafe { self.symbol::<unsafe extern "C" fn(u64)>("stand_in_pins")(bytes) };
     }
 
+    /// Another thread captures a stream for a graph, or has ended that.
+    pub(crate) fn capture(&self, is: bool) {
+        let symbol = self.symbol::<unsafe extern "C" fn(c_int)>("stand_in_capture");
+        // SAFETY: sets a number.
+        unsafe { symbol(c_int::from(is)) };
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         let symbol = self.symbol::<unsafe extern "C" fn(*mut Counters)>("stand_in_counters");
