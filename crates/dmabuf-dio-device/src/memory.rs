@@ -10,8 +10,12 @@ use crate::device::Device;
 use crate::error::{Error, OUT_OF_MEMORY, Result};
 use crate::pinned::{Access, Pinned, Wanted};
 
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`, `hipErrorStreamCaptureUnsupported`.
+const CAPTURED: i32 = 900;
+
 /// Memory that a device uses: its own, or the host's. All work of the device is waited for before it is freed, as a
-/// framework that it was lent to may have left some.
+/// framework that it was lent to may have left some. Drivers refuse that while a stream of the device is captured for a
+/// graph, and end the capture: the memory is never freed then.
 ///
 /// `Send` and `Sync`. A child of `fork(2)` must not drop it.
 pub struct DeviceMemory {
@@ -151,6 +155,11 @@ impl Drop for DeviceMemory {
         }
         // SAFETY: the call takes nothing.
         let over = self.device.call("to finish", |api: &Api| unsafe { (api.context_wait)() });
+        if matches!(over, Err(Error::Driver { status: CAPTURED, .. })) {
+            // The device goes on, perhaps with this memory.
+            std::mem::forget(self.host.take());
+            return;
+        }
         match &mut self.host {
             // What the device still does with it is not known.
             Some(host) if over.is_err() => host.lose(),

@@ -154,6 +154,24 @@ fn memory_whose_device_is_lost_is_not_freed_under_it() {
 }
 
 #[test]
+fn memory_that_cannot_be_waited_for_stays() {
+    let (stand_in, folder) = (StandIn::new(), folder());
+    stand_in.setup(1, 0, 1 << 40);
+    let (file, _) = sample(folder.path(), "sample", 3 * MIB);
+    let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
+    let own = device.alloc(4096).expect("memory");
+    let buffer = Loader::from(&file).kind(Kind::Private).load().expect("a load");
+    let mapped = device.map(buffer).expect("mapped");
+    stand_in.fill_late(&own, 0x55, 100_000);
+    stand_in.fill_late(&mapped, 0x55, 100_000);
+    stand_in.capture(true);
+    drop((own, mapped));
+    let counters = stand_in.counters();
+    // The driver ends the capture each time, but nothing went under the work.
+    assert_eq!((counters.torn, counters.pinned, counters.allocations), (2, 1, 1), "{counters:?}");
+}
+
+#[test]
 fn integrated_device_says_so() {
     for vendor in [Vendor::Cuda, Vendor::Hip] {
         let stand_in = StandIn::new();
