@@ -24,7 +24,7 @@ def boot_modules(options, kernel, own_modules):
     if kernel.root is None:
         return []
     disk = "nvme" if options.device == "nvme" else "virtio_blk"
-    names = ["9pnet_virtio", "9p", options.fs, disk]
+    names = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", options.fs, disk]
     for module in own_modules:
         names += kernel_modules.needed_by(module)
     own = {module.stem.replace("-", "_") for module in own_modules}

@@ -10,7 +10,7 @@ from . import build, prebuilt, vmlinux
 from .arch import ALL, AMD64, Arch
 from .messages import Failure
 from .series import ALONE_7_3, FIXES_7_3, MAPPED_7_3, PLAIN_7_3, SERIES_6_12, SERIES_7_3, Series
-from .source import LINUX_6_12, LINUX_7_2, LINUX_7_3, Source
+from .source import LINUX_6_1, LINUX_6_12, LINUX_7_2, LINUX_7_3, Source
 
 
 @dataclass
@@ -83,7 +83,7 @@ BUILT = {
     },
 }
 # The sources of Debian's builds
-PREBUILT_OF = {"6.12": LINUX_6_12, "7.2": LINUX_7_2, "7.3": LINUX_7_3}
+PREBUILT_OF = {"6.1": LINUX_6_1, "6.12": LINUX_6_12, "7.2": LINUX_7_2, "7.3": LINUX_7_3}
 
 
 def names(arch):

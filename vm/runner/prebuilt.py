@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Debian's prebuilt kernels and their headers, unpacked in the cache without installing them."""
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from .paths import cache, lock
 @dataclass(frozen=True)
 class Prebuilt:
     """One series of Debian kernels: its archive and its packages. A version looks like
-    6.12.1+deb13."""
+    6.12.1+deb13, or like 6.1.0-56."""
     archive: Callable[[str | None], archive.Archive]
     version: str              # a regular expression
     packages: tuple[str, ...]  # the kernel and its modules, without the version
 
 
 PREBUILT = {
+    "6.1": Prebuilt(archive.debian, r"6\.1\.0-\d+", ("linux-image",)),
     "6.12": Prebuilt(archive.debian, r"6\.12\.\d+\+deb1[23]", ("linux-image",)),
     "7.2": Prebuilt(archive.backports, r"7\.2\.\d+\+deb13", ("linux-binary", "linux-modules", "linux-base")),
     "7.3": Prebuilt(archive.backports, r"7\.3\.\d+\+deb13", ("linux-binary", "linux-modules", "linux-base")),
@@ -60,7 +62,8 @@ def fetch(arch, name, target):
     if arch is not AMD64:
         of_arch = [f"{package}:{arch.name}" for package in of_arch]
     # The programs that build modules are the host's.
-    tools = [f"linux-headers-{version}-common", f"linux-kbuild-{version}"]
+    kbuild_package = programs_package(packages, of_arch[-1])
+    tools = [f"linux-headers-{version}-common", kbuild_package]
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     downloads = cache("deb", target.name)
@@ -72,10 +75,16 @@ def fetch(arch, name, target):
     relocate(headers, target)
     link(partial, release, version)
     kbuild.adapt(headers, arch.compiler)
-    kbuild.adapt_programs(partial, target, version)
+    kbuild.adapt_programs(partial, target, kbuild_package.removeprefix("linux-kbuild-"))
     run(["depmod", "-b", partial, release])
     partial.rename(target)
     say(f"Linux {release} is ready in {target}")
+
+
+def programs_package(packages, headers):
+    """The package with the programs that build modules. Up to Linux 6.1 its name has no more than the series."""
+    (found,) = (each for each in packages.depends(headers) if re.fullmatch(r"linux-kbuild-\S+", each))
+    return found
 
 
 def arrange(partial, release):

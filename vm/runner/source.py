@@ -58,6 +58,7 @@ class Source:
 
 LINUX_7_3 = Source("linux-source-7.3", archive.backports, "KERNEL_SRC")
 LINUX_7_2 = Source("linux-source-7.2", archive.backports, "KERNEL_SRC_7_2")
+LINUX_6_1 = Source("linux-source-6.1", archive.debian, "KERNEL_SRC_6_1")
 LINUX_6_12 = Source("linux-source-6.12", archive.debian, "KERNEL_SRC_6_12")
 
 
