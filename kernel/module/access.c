@@ -16,6 +16,7 @@
 
 #include "attach.h"
 #include "buffer.h"
+#include "compat.h"
 
 /* Transfers on all buffers, in the order in which they came */
 static LIST_HEAD(dbx_turns);
@@ -100,7 +101,8 @@ int dbx_access_wait(const struct dbx_turn *turn)
  *	devices that are not attached may need synchronisation
  *
  * Mappings come and go with the reservation locked: each is synchronised here
- * or made afterwards, and then told from the start that I/O is storing.
+ * or made afterwards, and then told from the start that I/O is storing. Before
+ * 6.2 not all do: our own buffers have a lock for it, the heaps have none.
  *
  * Return: 0, -ERESTARTSYS if there is a signal, or the exporter's error.
  */

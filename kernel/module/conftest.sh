@@ -8,12 +8,13 @@ exec 3>/dev/null
 
 case $feature in
 CONTROL)
-	# Exists in every kernel; includes all headers that the other tests include.
+	# Exists in every kernel from 6.1 on, where files first told how direct I/O has to be aligned.
 	code='#include <linux/blkdev.h>
 	#include <linux/dma-buf.h>
-	#include <linux/io_uring/cmd.h>
-	int f(struct dma_buf *d, struct io_uring_cmd *c)
-	{ return d->size && c->file; }'
+	#include <linux/dma-mapping.h>
+	#include <linux/stat.h>
+	bool f(struct dma_buf *d, struct kstat *s)
+	{ return d->size && s->dio_offset_align; }'
 	exec 3>&2
 	;;
 BDEV_ITER_IS_ALIGNED)
@@ -21,6 +22,30 @@ BDEV_ITER_IS_ALIGNED)
 	code='#include <linux/blkdev.h>
 	bool f(struct block_device *b, struct iov_iter *i)
 	{ return bdev_iter_is_aligned(b, i); }'
+	;;
+DMA_BUF_VMAP_UNLOCKED)
+	# Whoever maps a dma-buf locks the reservation, or leaves that to this function (since 6.2).
+	code='#include <linux/dma-buf.h>
+	int f(struct dma_buf *d, struct iosys_map *m)
+	{ return dma_buf_vmap_unlocked(d, m); }'
+	;;
+DMA_DEV_NEED_SYNC)
+	# A device knows whether any of its mappings may need synchronisation (since 6.10).
+	code='#include <linux/dma-mapping.h>
+	bool f(struct device *d)
+	{ return dma_dev_need_sync(d); }'
+	;;
+FOLIO_CONTAIN_HWPOISONED_PAGE)
+	# Both flags of a memory error in one question (since 6.12).
+	code='#include <linux/mm.h>
+	bool f(struct folio *f)
+	{ return folio_contain_hwpoisoned_page(f); }'
+	;;
+VM_FLAGS_SET)
+	# The flags of a mapping are changed by functions only (since 6.3).
+	code='#include <linux/mm.h>
+	void f(struct vm_area_struct *v)
+	{ vm_flags_set(v, VM_IO); }'
 	;;
 DMA_BUF_RW_FILE)
 	# Exporters can carry out file I/O (patch series).

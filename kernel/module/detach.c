@@ -16,6 +16,7 @@
 #include <linux/workqueue.h>
 
 #include "attach.h"
+#include "compat.h"
 #include "exporter.h"
 
 static struct workqueue_struct *dbx_detach_queue;

@@ -9,6 +9,8 @@
 
 #include <linux/dmabuf_dio.h>
 
+#include "compat.h"
+
 /* An exporter whose buffers are borrowed through their kernel mapping */
 struct dbx_exporter {
 	const char *vmap;	/* name of its vmap function */

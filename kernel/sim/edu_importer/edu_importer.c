@@ -25,6 +25,11 @@
 
 #include "edu_importer.h"
 
+/* Its name before 6.8 */
+#ifndef PCI_IRQ_INTX
+#define PCI_IRQ_INTX	PCI_IRQ_LEGACY
+#endif
+
 #define EDU_IRQ_STATUS	0x24
 #define EDU_IRQ_ACK	0x64
 #define EDU_DMA_SRC	0x80

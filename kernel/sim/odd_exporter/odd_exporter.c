@@ -12,7 +12,6 @@
 #include <linux/dma-resv.h>
 #include <linux/err.h>
 #include <linux/highmem.h>
-#include <linux/io_uring/cmd.h>
 #include <linux/iosys-map.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
@@ -23,6 +22,11 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
+#ifdef HAVE_IO_BUFFER_REGISTER_BVEC
+#include <linux/io_uring/cmd.h>
+#endif
+
+#include "../../module/compat.h"
 #include "odd_exporter.h"
 
 #define ODD_ALL		(ODD_UNCOUNTED | ODD_RESERVED | ODD_NO_VMAP | \
@@ -158,7 +162,11 @@ static int odd_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
 	if (!(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
+#ifdef HAVE_VM_FLAGS_SET
 	vm_flags_set(vma, VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP);
+#else
+	vma->vm_flags |= VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP;
+#endif
 	vma->vm_private_data = dmabuf->priv;
 	vma->vm_ops = &odd_vm_ops;
 	return 0;
