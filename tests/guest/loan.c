@@ -254,7 +254,8 @@ static void still_unknown(void)
 
 	unknown();
 	/* Names in the parameter do not affect exporters that need none. */
-	buffer_create(&buf, guest_without_heaps() ? BUFFER_UDMABUF : BUFFER_HEAP, LENGTH);
+	buffer_create(&buf, !guest_without_heaps() ? BUFFER_HEAP :
+			    !guest_without_udmabuf() ? BUFFER_UDMABUF : BUFFER_LOAD, LENGTH);
 	close(dio_context(&buf));
 	buffer_destroy(&buf);
 }

@@ -51,6 +51,8 @@ int main(void)
 
 	if (memfd < 0)
 		skip("no huge pages: %s", strerror(-memfd));
+	if (access("/dev/udmabuf", F_OK))
+		skip("no /dev/udmabuf");
 	map = mmap(NULL, HUGE, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	check(map != MAP_FAILED);
 	memset(map, 0, HUGE);

@@ -228,6 +228,8 @@ static bool expected(enum buffer_kind kind)
 	switch (kind) {
 	case BUFFER_HEAP:
 		return guest_kernel()[0] && !guest_without_heaps();
+	case BUFFER_UDMABUF:
+		return guest_kernel()[0] && !guest_without_udmabuf();
 	case BUFFER_HUGE:
 		return !strncmp(guest_kernel(), "7.3", 3);
 	case BUFFER_CMA:

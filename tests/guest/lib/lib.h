@@ -172,6 +172,7 @@ const char *guest_kernel(void);		/* its name in vm/run, or "" */
 bool guest_of_debian(void);
 bool guest_with_series(void);		/* kernel/series is applied */
 bool guest_with_fixes(void);		/* at least the fixes of kernel/series are */
+bool guest_without_udmabuf(void);
 /* Has the kernel no dma-heaps at all? */
 bool guest_without_heaps(void);		/* built by Debian, with all its modules */
 /* Steps of a test of fixes: all, or the one that the command line names; skips on kernels without the fixes */

@@ -66,12 +66,18 @@ bool guest_with_fixes(void)
 	       (guest_with_series() || strstr(guest_kernel(), "fixes"));
 }
 
+/* Debian's 6.1 has neither heaps nor udmabuf. */
+bool guest_without_udmabuf(void)
+{
+	return !strcmp(guest_kernel(), "6.1");
+}
+
 /* Debian builds none for arm64. */
 bool guest_without_heaps(void)
 {
 	const char *arch = getenv("DMABUF_DIO_ARCH") ?: "";
 
-	return guest_of_debian() && !strcmp(arch, "arm64");
+	return guest_without_udmabuf() || (guest_of_debian() && !strcmp(arch, "arm64"));
 }
 
 static uint64_t meminfo(const char *name)
