@@ -132,6 +132,9 @@ pub(crate) fn cached(file: BorrowedFd<'_>, system: FileSystem, range: Range<u64>
     }
 }
 
+/// More pages take too long, as `mincore` looks for each.
+const MOST_PAGES: u64 = 1 << 24;
+
 /// For kernels before 6.5, and overlayfs. Without write permission on the file, `mincore` reports
 /// every page as present, so nothing is known.
 fn cached_by_mincore(file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64> {
@@ -142,8 +145,12 @@ fn cached_by_mincore(file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64> {
     if end <= start {
         return Some(0);
     }
+    let pages = (end - start).div_ceil(page_size());
+    if pages > MOST_PAGES {
+        return None;
+    }
     let mapping = Mapping::new(file.as_fd(), end, false).ok()?;
-    let mut pages = vec![0_u8; (end - start).div_ceil(page_size()) as usize];
+    let mut pages = vec![0_u8; pages as usize];
     // SAFETY: the range is mapped, and the vector has a byte for each of its pages.
     let result = unsafe {
         let first = mapping.as_ptr().add(start as usize);
@@ -342,6 +349,10 @@ mod tests {
                 assert_eq!(cached_by_mincore(file.as_fd(), range.clone()), found, "{range:?}");
             }
         }
+        let sparse = tempfile::tempfile().expect("a file");
+        sparse.set_len((MOST_PAGES + 1) * page).expect("a long file");
+        assert_eq!(cached_by_mincore(sparse.as_fd(), 0..u64::MAX), None);
+        assert_eq!(cached_by_mincore(sparse.as_fd(), 0..9 * page), Some(0));
         let before = Before { cached: Some(page), range: 0..3 * page, ..Before::without_cache() };
         let cost = before.until_now(file.as_fd(), other, Direction::Load);
         assert_eq!(cost.cache_growth, Some(2 * page as i64));
