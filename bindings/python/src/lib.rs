@@ -15,6 +15,7 @@ mod blocks;
 mod buffer;
 mod cancel;
 mod code;
+mod command;
 mod content;
 mod described;
 mod device;
@@ -52,6 +53,7 @@ mod _native {
         blocks::writer::{BlockWriter, replay, write_blocks},
         buffer::Buffer,
         cancel::CancelToken,
+        command::command,
         described::TensorInfo,
         device::Device,
         device::tensor::DeviceTensor,

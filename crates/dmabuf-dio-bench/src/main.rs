@@ -53,7 +53,7 @@ enum Benchmark {
 fn main() -> ExitCode {
     match run(&Cli::parse().benchmark) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(PROGRAM),
+        Err(failure) => failure.report(PROGRAM).into(),
     }
 }
 

@@ -10,10 +10,9 @@ use dmabuf_dio_terminal::exit::{USAGE, say};
 use crate::args::{Cli, Command};
 
 /// Parses the command line, or ends the program.
-pub(crate) fn parse() -> Cli {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    Cli::try_parse_from(&words).unwrap_or_else(|error| {
-        let Some(with) = with_dashes(&words, &error) else { error.exit() };
+pub(crate) fn parse(words: &[OsString]) -> Cli {
+    Cli::try_parse_from(words).unwrap_or_else(|error| {
+        let Some(with) = with_dashes(words, &error) else { error.exit() };
         let program = "dmabuf-dio: ";
         say(&format!("{program}a command to run begins behind --"));
         say(&format!("{:1$}write: {with}", "", program.len()));

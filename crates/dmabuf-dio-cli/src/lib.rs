@@ -11,10 +11,11 @@ mod save;
 mod show;
 mod stream;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
-use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
 use crate::args::{Cli, Command};
 
@@ -25,13 +26,23 @@ pub fn command_line() -> clap::Command {
 
 /// Runs `dmabuf-dio` with the arguments of this process.
 pub fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    run(&words).into()
+}
+
+/// Runs `dmabuf-dio` with the words of a command line, the first of which is the program's name. Returns the
+/// exit code. Wrong usage and requests for help end the process.
+///
+/// It handles signals from then on, and expects their default actions or that they are ignored.
+pub fn run(words: &[OsString]) -> u8 {
     if has_small_stack() {
         // A thread has its own stack, whose size does not depend on the limit.
-        if let Ok(thread) = std::thread::Builder::new().stack_size(STACK).spawn(run) {
-            return thread.join().unwrap_or(ExitCode::FAILURE);
+        let (builder, own) = (std::thread::Builder::new().stack_size(STACK), words.to_vec());
+        if let Ok(thread) = builder.spawn(move || run_here(&own)) {
+            return thread.join().unwrap_or(FAILED);
         }
     }
-    run()
+    run_here(words)
 }
 
 /// More than parsing the command line needs.
@@ -45,8 +56,8 @@ fn has_small_stack() -> bool {
     result == 0 && limit.rlim_cur < STACK as libc::rlim_t
 }
 
-fn run() -> ExitCode {
-    let command = dashes::parse().command;
+fn run_here(words: &[OsString]) -> u8 {
+    let command = dashes::parse(words).command;
     let done = |result: Result<(), Failure>| result.map(|()| 0);
     let result = match &command {
         Command::Doctor(args) => done(doctor::run(args)),
@@ -63,7 +74,7 @@ fn run() -> ExitCode {
         Command::Man(args) => done(generate::man(args)),
     };
     match result {
-        Ok(code) => code.into(),
+        Ok(code) => code,
         Err(failure) => {
             let code = failure.report("dmabuf-dio");
             match &command {

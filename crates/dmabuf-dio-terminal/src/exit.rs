@@ -2,7 +2,6 @@
 //! Failures of the programs: two lines on standard error and an exit code.
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use dmabuf_dio::{Error, Refusal, Words};
 
@@ -80,12 +79,12 @@ impl Failure {
     }
 
     /// Prints what failed, after the name of the program, and the hint. Returns the exit code.
-    pub fn report(&self, program: &str) -> ExitCode {
+    pub fn report(&self, program: &str) -> u8 {
         say(&format!("{program}: {}", self.what));
         if !self.hint.is_empty() {
             say(&format!("{:1$}  {2}", "", program.len(), self.hint));
         }
-        self.code.into()
+        self.code
     }
 }
 

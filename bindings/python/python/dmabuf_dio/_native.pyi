@@ -58,6 +58,8 @@ class _Described:
     byte_order: Final[Literal["little", "big"]]
     offset: Final[int]
 
+def command(words: Sequence[str], /) -> int: ...
+
 @final
 class CancelToken:
     def __new__(cls) -> Self: ...
