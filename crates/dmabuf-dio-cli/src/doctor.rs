@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use dmabuf_dio::probe::{self, FileFacts, Lending, System};
+use dmabuf_dio::probe::{self, FileFacts, Lending, SecureBoot, System};
 use dmabuf_dio_stream::{DeviceFacts, VideoFacts};
 use dmabuf_dio_terminal::exit::Failure;
 use dmabuf_dio_terminal::size::show_size;
@@ -77,6 +77,10 @@ fn human(
         };
         lines.line("", state);
     }
+    if let Some(secure_boot) = &system.secure_boot {
+        lines.heading("Secure Boot, which has the kernel load signed modules only");
+        signed(&mut lines, secure_boot);
+    }
     if let Some(lending) = &system.lending {
         lines.heading("Exporters that the kernel module borrows pages from");
         lenders(&mut lines, lending);
@@ -90,6 +94,16 @@ fn human(
         facts(&mut lines, file);
     }
     lines.into_text()
+}
+
+fn signed(lines: &mut Lines, secure_boot: &SecureBoot) {
+    let state = match (&secure_boot.key, secure_boot.enrolled) {
+        (None, _) => "no   DKMS has no key yet: it makes one when it builds the module".into(),
+        (Some(key), true) => format!("yes  DKMS's key is enrolled: {key}"),
+        (Some(key), false) => format!("no   DKMS's key is not enrolled: {key}"),
+    };
+    lines.line("", state);
+    lines.remedy(secure_boot.remedy.as_deref());
 }
 
 fn lenders(lines: &mut Lines, lending: &Lending) {

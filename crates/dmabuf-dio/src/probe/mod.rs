@@ -8,6 +8,7 @@ mod file;
 mod host;
 mod lending;
 pub(crate) mod sample;
+mod secure_boot;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -115,6 +116,19 @@ pub struct IoUring {
     pub memlock: Option<u64>,
 }
 
+/// The key that DKMS signs the kernel module with, on a system whose Secure Boot has the kernel load signed modules only.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct SecureBoot {
+    /// Path of the key's certificate; `None` as long as DKMS has not built a module.
+    pub key: Option<String>,
+    /// Whether the key is enrolled, so that the kernel loads the module.
+    pub enrolled: bool,
+    /// How to enroll the key, if it is not.
+    pub remedy: Option<String>,
+}
+
 /// The features of a system.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -136,6 +150,8 @@ pub struct System {
     pub huge_pages: HugePages,
     /// `io_uring`.
     pub io_uring: IoUring,
+    /// Secure Boot; `None` if it is off, or if there is none.
+    pub secure_boot: Option<SecureBoot>,
 }
 
 /// The features of a file and its file system.
@@ -179,6 +195,7 @@ pub fn system() -> System {
         lending: lending::lending(&heaps),
         huge_pages: host::huge_pages(),
         io_uring: host::io_uring(),
+        secure_boot: secure_boot::secure_boot(Path::new("/")),
     }
 }
 
