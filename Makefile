@@ -229,6 +229,12 @@ uninstall: ## remove what make install has installed, with the same PREFIX, LIBD
 	@$(CAPI) uninstall $(PLACES)
 	@$(SOAPY) uninstall $(PLACES)
 
+.PHONY: packages
+packages: ## build the Python wheels and the Debian packages of the last commit: build/packages (as root; half an hour the first time)
+	@tools/install-packages packages-packages.txt
+	packages/wheel
+	packages/deb
+
 .PHONY: module
 module: ## build dmabuf_dio.ko for the running kernel (needs its headers)
 	$(MAKE) -C kernel/module modules

@@ -19,6 +19,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("bench/peers/memory", "needs the loaders that bench/peers/compare downloads"),
     ("bench/peers/tensors", "needs torch and safetensors; `make bench-tensors` runs it"),
     ("nc", "waits for a connection"),
+    ("apt", "installs the Debian packages; packages/selftest looks into them"),
     ("pip", "builds the Python bindings; bindings/python/test installs the wheel"),
     ("ssh", "needs another machine"),
     ("tar", "packs a capture, which needs a device; tests/clients does"),

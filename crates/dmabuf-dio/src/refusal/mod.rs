@@ -24,7 +24,7 @@ const MODULE: Node = Node {
     path: dmabuf_dio_sys::dio::DEVICE,
     access: "rw",
     missing: ": the kernel module is not loaded",
-    remedy: "sudo modprobe dmabuf_dio, or sudo make dkms in the source to install it",
+    remedy: "sudo modprobe dmabuf_dio; to install it, the package dmabuf-dio-dkms, or sudo make dkms in the source",
 };
 
 const OTHER_MODULE: &str = "build and load the module that belongs to this release";
