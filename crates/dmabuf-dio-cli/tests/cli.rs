@@ -190,7 +190,7 @@ fn schema_of_doctor_is_stable() {
     let (path, _) = file(&folder, 10_000);
     let facts: Value = serde_json::from_str(&ok(["doctor", "--json", text(&path)])).expect("JSON");
     let expected = "backends devices file huge_pages iio io_uring kernel lending machine page_size \
-        schema video";
+        schema secure_boot video";
     assert_eq!(keys(&facts), expected);
     let names: Vec<_> =
         facts["backends"].as_array().expect("a list").iter().map(|one| &one["backend"]).collect();
