@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -82,6 +81,9 @@ def loaded_ahead(device: _Device, reader: _Reader, numbers: list[int]) -> Iterat
     The program may still have one of a batch while it waits for the next, and another is loaded: each has a third of
     the window.
     """
+    # Its import would delay every safe_open().
+    from concurrent.futures import ThreadPoolExecutor
+
     token, process = CancelToken(), os.getpid()
     batches, total = reader.batches(numbers, reader.report()["window"] // 3)
     with ThreadPoolExecutor(1, "dmabuf-dio-device") as pool:

@@ -32,7 +32,8 @@ class Ring:
 
     def __init__(self, model: Model, device: Any, most: int, report: dict[str, int]) -> None:
         self._model, self._place, self._most, self._report = model, device, most, report
-        self._position = {name: number for number, name in enumerate(model.keys())}
+        self._names = model.keys()
+        self._position = {name: number for number, name in enumerate(self._names)}
         self._opened: _Device | None = None
 
     @property
@@ -68,10 +69,9 @@ class Ring:
 
     def _allocated(self, numbers: list[int], found: dict[str, Any]) -> _Targets:
         """Where tensors belong, in new memory."""
-        names = self._model.keys()
         targets: list[tuple[int, tuple[int, int], int]] = []
         for number in numbers:
-            info = self._model[names[number]]
+            info = self._model[self._names[number]]
             dtype, shape = layout(info)
             tensor = found[info.name] = allocate(shape, dtype, self._place)
             targets.append((number, (0, info.nbytes), tensor.data_ptr()))
