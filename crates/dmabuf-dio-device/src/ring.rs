@@ -2,6 +2,7 @@
 //! A ring of registered memory, through which files go to a device.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -152,7 +153,10 @@ impl StagingRing {
             let mut all = work();
             for other in others {
                 let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                all = all.and_then(|all| Ok(all.plus(&other?)));
+                all = all.and_then(|mut all| {
+                    all += other?;
+                    Ok(all)
+                });
             }
             all
         })
@@ -201,15 +205,13 @@ impl StagingRing {
     }
 }
 
-impl DeviceReport {
-    fn plus(&self, other: &Self) -> Self {
-        Self {
-            read: self.read + other.read,
-            copied: self.copied + other.copied,
-            reads: self.reads + other.reads,
-            read_seconds: self.read_seconds + other.read_seconds,
-            device_seconds: self.device_seconds + other.device_seconds,
-        }
+impl AddAssign for DeviceReport {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.copied += other.copied;
+        self.reads += other.reads;
+        self.read_seconds += other.read_seconds;
+        self.device_seconds += other.device_seconds;
     }
 }
 

@@ -59,7 +59,7 @@ def opened(device: Any) -> _Device:
     one = _opened.get(key)
     if one is None:
         # Another thread may open it meanwhile.
-        one = _opened.setdefault(key, _Device(*found, None, library))
+        one = _opened.setdefault(key, _Device(*found, library))
     return one
 
 

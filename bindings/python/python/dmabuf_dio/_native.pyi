@@ -245,7 +245,7 @@ class DeviceTensor(_Described):
 @final
 class _Device:
     def __new__(
-        cls, vendor: Literal["cuda", "hip"] | str, ordinal: int, ring: int | None = None, library: str | None = None
+        cls, vendor: Literal["cuda", "hip"] | str, ordinal: int, library: str | None = None
     ) -> Self: ...
     integrated: Final[bool]
     def load(

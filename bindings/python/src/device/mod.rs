@@ -44,8 +44,7 @@ pub(crate) struct Device {
 struct OneDevice {
     device: dmabuf_dio_device::Device,
     is_integrated: bool,
-    /// The bytes of the ring, if they are not chosen by what is loaded.
-    ring_bytes: Option<u64>,
+    /// With the bytes that it was made for.
     ring: Mutex<Option<(u64, StagingRing)>>,
 }
 
@@ -78,16 +77,10 @@ impl Failure {
 
 #[pymethods]
 impl Device {
-    /// `ring`: its bytes, by default as many as are loaded at once, up to 256 MiB. `library`: in place of the vendor's.
+    /// `library`: in place of the vendor's.
     #[new]
-    #[pyo3(signature = (vendor, ordinal, ring = None, library = None))]
-    fn new(
-        py: Python<'_>,
-        vendor: &str,
-        ordinal: u32,
-        ring: Option<u64>,
-        library: Option<PathBuf>,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (vendor, ordinal, library = None))]
+    fn new(py: Python<'_>, vendor: &str, ordinal: u32, library: Option<PathBuf>) -> PyResult<Self> {
         let vendor = match vendor {
             "cuda" => Vendor::Cuda,
             "hip" => Vendor::Hip,
@@ -99,7 +92,7 @@ impl Device {
                 None => dmabuf_dio_device::Device::open(vendor, ordinal),
             }?;
             let is_integrated = device.is_integrated()?;
-            Ok(OneDevice { device, is_integrated, ring_bytes: ring, ring: Mutex::default() })
+            Ok(OneDevice { device, is_integrated, ring: Mutex::default() })
         };
         let shared = run::call(py, &Watch::default(), open)?.map_err(|error| failed(py, &error))?;
         Ok(Self { shared: Lent::new(shared) })
@@ -176,7 +169,7 @@ impl Device {
     /// The content of a buffer, copied to the device.
     fn copy(&self, py: Python<'_>, buffer: &Buffer) -> PyResult<Py<DeviceTensor>> {
         let device = &self.shared.device;
-        let name = format!("{}:{}", device.vendor(), device.ordinal()).to_lowercase();
+        let name = tensor::device_name(device.vendor(), device.ordinal());
         let label = format!("a tensor on {name}{}", view::place(py));
         let view = buffer.begin_view(py, label, false)?;
         let first = py.detach(|| view.open()).map_err(|trouble| trouble.raise(py))?;
@@ -199,7 +192,7 @@ impl Device {
         load: impl FnOnce(&OneDevice, &CancelToken) -> Result<T, Failure> + Send + 'static,
     ) -> PyResult<T> {
         if !self.shared.is_ours() {
-            let text = "a device of the parent process: open it in this process, before it forks";
+            let text = "a device of the parent process: spawn processes in place of fork()";
             return Err(PyRuntimeError::new_err(text));
         }
         let shared = self.shared.share();
@@ -217,9 +210,8 @@ impl OneDevice {
         load: impl FnOnce(&mut StagingRing) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Pinning more than is loaded would only take time.
-        let enough = bytes.next_multiple_of(StagingRing::LEAST);
-        let enough = enough.clamp(StagingRing::LEAST, StagingRing::DEFAULT);
-        let wanted = self.ring_bytes.unwrap_or(enough);
+        let wanted = bytes.next_multiple_of(StagingRing::LEAST);
+        let wanted = wanted.clamp(StagingRing::LEAST, StagingRing::DEFAULT);
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         // A smaller one goes before the next is pinned.
         let kept = ring.take().filter(|(bytes, _)| *bytes >= wanted);
@@ -293,10 +285,7 @@ impl OneDevice {
             // Gathered by the host first
             let Some(gathered) = reader.get(number, cancel)? else { continue };
             let place = Place::of_bytes(gathered.bytes().unwrap_or_default(), &memory, at)?;
-            let one = self.with_ring(total, |ring| ring.load(&[place], None, cancel))?;
-            report.copied += one.copied;
-            report.read += one.read;
-            report.reads += one.reads;
+            report += self.with_ring(total, |ring| ring.load(&[place], None, cancel))?;
         }
         Ok((Some(memory), places, report))
     }

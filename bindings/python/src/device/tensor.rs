@@ -100,7 +100,7 @@ impl DeviceTensor {
     /// The device: `"cuda:0"`, `"hip:0"`.
     #[getter]
     fn device(&self) -> String {
-        format!("{}:{}", self.vendor.to_string().to_lowercase(), self.ordinal)
+        device_name(self.vendor, self.ordinal)
     }
 
     /// Whether it is where the disk has put it, in memory that processor and device share.
@@ -184,6 +184,11 @@ impl DeviceTensor {
         dict.set_item("stream", py.None())?;
         Ok(dict)
     }
+}
+
+/// `"cuda:0"`, `"hip:0"`.
+pub(crate) fn device_name(vendor: Vendor, ordinal: u32) -> String {
+    format!("{vendor}:{ordinal}").to_lowercase()
 }
 
 /// The letter of a `DLDataTypeCode` in NumPy's types.
