@@ -19,6 +19,7 @@ const MAX_STEP: u64 = 1 << 30;
 /// names. `None` is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "to be written with ..Options::default()")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Options {
     /// Uses only this backend; default: the best that is available.
     pub backend: Option<Backend>,
@@ -38,6 +39,11 @@ pub struct Options {
     pub numa: Option<Numa>,
     /// Whether the buffer that a load creates is locked in memory; other transfers ignore it.
     pub lock: bool,
+    /// Whether the report of a load says which pages its memory has, and on which nodes. For that the kernel walks
+    /// all mappings of the process: that takes 15 ms in one that has imported torch. [`Buffer::page_sizes`] does it later.
+    ///
+    /// [`Buffer::page_sizes`]: crate::Buffer::page_sizes
+    pub reports_pages: bool,
 }
 
 impl Default for Options {
@@ -52,6 +58,7 @@ impl Default for Options {
             huge_pages: true,
             numa: None,
             lock: false,
+            reports_pages: true,
         }
     }
 }
@@ -215,10 +222,11 @@ mod tests {
             huge_pages,
             numa,
             lock,
+            reports_pages,
         } = Options::default();
         assert_eq!(kind, Kind::Any);
         assert_eq!((backend, block_size, queue_depth, allocation_step), (None, None, None, None));
-        assert!(direct && huge_pages && !lock && numa.is_none());
+        assert!(direct && huge_pages && reports_pages && !lock && numa.is_none());
         assert!(Options::default().check().is_ok());
     }
 

@@ -140,7 +140,10 @@ impl Reader {
         window: Option<u64>,
         options: &Options,
     ) -> Self {
-        let options = Options { kind: Kind::Private, backend: None, ..options.clone() };
+        // Each block is a load, and nobody asks for its report.
+        let reports_pages = false;
+        let options =
+            Options { kind: Kind::Private, backend: None, reports_pages, ..options.clone() };
         // Ranks together read little more than the file.
         let thrift = parts.is_some().then_some(THRIFT);
         let ahead = Ahead::new(Window::new(window), thrift);

@@ -75,7 +75,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     check_access(device.as_fd(), layout.buffer)?;
     let mut fresh = memfd::load(Backend::Udmabuf, task, Purpose::Udmabuf)?;
     let huge = fresh.buf.len() > layout.buffer
-        || fresh.moved.pages.is_some_and(|pages| pages.huge_bytes == fresh.buf.len());
+        || fresh.moved.pages.is_none_or(|pages| pages.huge_bytes == fresh.buf.len());
     let fd = match make(device.as_fd(), &fresh.buf) {
         Err(_) if huge && fresh.buf.len() >= huge_page() => {
             // Not every kernel supports udmabufs of reserved huge pages.

@@ -57,7 +57,9 @@ pub(crate) fn load(
             task.note_pages(&mut moved, &mapping);
         }
     }
-    moved.pages = moved.pages.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
+    if task.options.reports_pages {
+        moved.pages = moved.pages.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
+    }
     if len >= huge_page() {
         moved.notes.push(format!(
             "the CPU copied the data: that costs less than preparing pages of {} KiB for the disk",

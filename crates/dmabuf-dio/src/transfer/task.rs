@@ -89,6 +89,9 @@ impl Task<'_> {
 
     /// Notes the pages that new memory has, and the nodes that they are on if those matter.
     pub(crate) fn note_pages(&self, moved: &mut Transferred, mapping: &Mapping) {
+        if !self.options.reports_pages {
+            return;
+        }
         moved.pages = PageSizes::of(mapping);
         let asked = self.options.numa.is_some();
         moved.nodes = asked.then(|| on_nodes(mapping, moved.pages)).flatten();

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::common::{assert_same, file_of, folder, page};
-use dmabuf_dio::{Backend, Buffer, CancelToken, Error, Kind, Loader, Mode};
+use dmabuf_dio::{Backend, Buffer, CancelToken, Error, Kind, Loader, Mode, Options};
 
 #[test]
 fn private_loads_of_all_sizes_are_exact() {
@@ -59,6 +59,22 @@ fn small_private_memory_has_no_huge_page_note() {
     for huge in [true, false] {
         let loaded = Loader::new(&path).huge_pages(huge).kind(Kind::Private).load().expect("load");
         assert_eq!(loaded.report().expect("loaded").notes, [""; 0]);
+    }
+}
+
+#[test]
+fn pages_are_reported_unless_declined() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 5_000_000);
+    for kind in [Kind::Private, Kind::Memfd] {
+        for reports_pages in [true, false] {
+            let options = Options { kind, reports_pages, ..Options::default() };
+            let loaded = Loader::new(&path).options(options).load().expect("load");
+            let report = loaded.report().expect("loaded");
+            let found = (report.page_size.is_some(), report.huge_bytes.is_some());
+            assert_eq!(found, (reports_pages, reports_pages), "{kind}");
+            assert!(loaded.page_sizes().is_some(), "{kind}");
+        }
     }
 }
 
