@@ -17,6 +17,7 @@
 #include "attach.h"
 #include "buffer.h"
 #include "compat.h"
+#include "context.h"
 
 /* Transfers on all buffers, in the order in which they came */
 static LIST_HEAD(dbx_turns);
@@ -70,8 +71,10 @@ bool dbx_access_needs_sync(struct dma_buf *dmabuf)
 	struct dma_buf_attachment *device;
 
 	dma_resv_assert_held(dmabuf->resv);
+	/* This module attaches to have pages pinned, and maps nothing. */
 	list_for_each_entry(device, &dmabuf->attachments, node)
-		if (dma_dev_need_sync(device->dev))
+		if (device->dev != dbx_device.this_device &&
+		    dma_dev_need_sync(device->dev))
 			return true;
 	return false;
 }

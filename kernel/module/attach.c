@@ -110,30 +110,79 @@ err_free:
 /* The exporter of our own buffers and of all buffers that are lent */
 static const struct dbx_exporter dbx_lender;
 
-/* Borrows through the kernel mapping, kept for the life of the attachment */
+static bool dbx_own_unsynced(const struct dbx_exporter *exporter,
+			     const struct dma_buf *dmabuf)
+{
+	return exporter->own_device &&
+	       dma_dev_need_sync(exporter->own_device(dmabuf));
+}
+
+/*
+ * As an importer, for which the exporter allocates and pins the pages; dropped
+ * by dbx_detach(). A buffer that it cannot pin must not be mapped to try.
+ */
+static int dbx_pin(struct dbx_attachment *att, u32 *refusal)
+{
+	struct dma_buf_attachment *pin;
+
+	pin = dma_buf_attach(att->dmabuf, dbx_device.this_device);
+	if (!IS_ERR(pin)) {
+		att->pin = pin;
+		return 0;
+	}
+	switch (PTR_ERR(pin)) {
+	case -ENOMEM:
+		return -ENOMEM;
+	case -EINTR:
+	case -ERESTARTSYS:
+		return -ERESTARTSYS;
+	default:
+		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_EXPORTER);
+	}
+}
+
+/*
+ * Borrows through the kernel mapping, which is kept for the life of the
+ * attachment, as is the pin
+ */
 static int dbx_borrow_mapping(struct dbx_attachment *att, u32 *refusal)
 {
-	const struct dbx_exporter *exporter = dbx_exporter_find(att->dmabuf);
+	const struct dbx_exporter *exporter;
 	int ret;
 
+	exporter = dbx_exporter_find(att->dmabuf, refusal);
 	if (!exporter)
-		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_EXPORTER);
+		return -EOPNOTSUPP;
 	if (!att->dmabuf->ops->vmap || !att->dmabuf->size ||
 	    !PAGE_ALIGNED(att->dmabuf->size))
 		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
+	if (dbx_own_unsynced(exporter, att->dmabuf))
+		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_UNSYNCED);
 
+	if (exporter->pins) {
+		ret = dbx_pin(att, refusal);
+		if (ret)
+			return ret;
+	}
 	/* The operation exists, so EINVAL means out of memory (udmabuf). */
 	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
-	if (ret)
-		return ret == -EINVAL ? -ENOMEM : ret;
+	if (ret) {
+		ret = ret == -EINVAL ? -ENOMEM : ret;
+		goto err_unpin;
+	}
 
 	ret = dbx_walk_mapping(att, refusal);
-	if (ret) {
-		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
-		return ret;
-	}
+	if (ret)
+		goto err_vunmap;
 	att->exporter = exporter;
 	return 0;
+
+err_vunmap:
+	dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
+err_unpin:
+	if (att->pin)
+		dma_buf_detach(att->dmabuf, att->pin);
+	return ret;
 }
 
 /**
@@ -187,13 +236,18 @@ err_free:
 	return ERR_PTR(ret);
 }
 
-/* Is a device attached to a buffer whose exporter would not synchronise it? */
+/*
+ * Does a device that the exporter would not synchronise use the buffer: one that
+ * is attached, or the exporter's own?
+ */
 static bool dbx_unsynced(const struct dbx_attachment *att)
 {
 	bool found;
 
 	if (!att->exporter->unsynced)
 		return false;
+	if (dbx_own_unsynced(att->exporter, att->dmabuf))
+		return true;
 	dma_resv_lock(att->dmabuf->resv, NULL);
 	found = dbx_access_needs_sync(att->dmabuf);
 	dma_resv_unlock(att->dmabuf->resv);

@@ -26,6 +26,7 @@ struct dbx_attachment {
 	struct dma_buf *dmabuf;
 	const struct dbx_segments *segs;
 	struct dbx_segments table;	/* of a buffer that is not ours */
+	struct dma_buf_attachment *pin;	/* with an exporter that pins */
 	struct iosys_map map;		/* of an exporter that does not lend */
 	const struct dbx_exporter *exporter;
 	const struct dma_buf_file_ops *loan;	/* NULL: not by the kernel's loan */

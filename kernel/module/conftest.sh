@@ -29,6 +29,21 @@ DMA_BUF_VMAP_UNLOCKED)
 	int f(struct dma_buf *d, struct iosys_map *m)
 	{ return dma_buf_vmap_unlocked(d, m); }'
 	;;
+DRM_GEM_SHMEM)
+	# The headers of DRM's objects in shared memory are there, and have what is asked of them.
+	code='#include <drm/drm_drv.h>
+	#include <drm/drm_gem.h>
+	#include <drm/drm_gem_shmem_helper.h>
+	bool f(struct drm_gem_object *o)
+	{ return to_drm_gem_shmem_obj(o)->map_wc && o->import_attach && o->filp && o->funcs->vmap &&
+		 o->resv && o->dev->driver->name && o->dev->driver->fops; }'
+	;;
+DRM_DEV_DMA_DEV)
+	# A DRM device may do DMA by another one.
+	code='#include <drm/drm_device.h>
+	struct device *f(struct drm_device *d)
+	{ return drm_dev_dma_dev(d); }'
+	;;
 DMA_DEV_NEED_SYNC)
 	# A device knows whether any of its mappings may need synchronisation (since 6.10).
 	code='#include <linux/dma-mapping.h>

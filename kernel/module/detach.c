@@ -65,6 +65,8 @@ static void dbx_give_back(struct dbx_attachment *att)
 	dbx_segments_free(&att->table);
 	if (att->map.vaddr)
 		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
+	if (att->pin)
+		dma_buf_detach(att->dmabuf, att->pin);
 	dma_buf_put(att->dmabuf);
 	kfree(att);
 }

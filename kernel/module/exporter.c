@@ -34,11 +34,12 @@ static const struct dbx_exporter dbx_known[] = {
 
 static const struct dbx_exporter dbx_named = { .locks = true };
 
-/*
- * Is @symbol, from sprint_symbol(), the start of the function @name? Compilers
- * may add a suffix to the name. The offset is followed by size and module.
+/**
+ * dbx_is_symbol - is this the start of a function?
+ * @symbol: from sprint_symbol(): the offset is followed by size and module
+ * @name: the function's name, to which compilers may add a suffix
  */
-static bool dbx_is_symbol(const char *symbol, const char *name)
+bool dbx_is_symbol(const char *symbol, const char *name)
 {
 	size_t length = strlen(name);
 
@@ -48,28 +49,47 @@ static bool dbx_is_symbol(const char *symbol, const char *name)
 	return !strncmp(strchrnul(symbol + length, '+'), "+0x0/", 5);
 }
 
+static const struct dbx_exporter *
+dbx_exporter_known(const struct dma_buf *dmabuf, u32 *refusal)
+{
+	char symbol[KSYM_SYMBOL_LEN];
+	unsigned int i;
+
+	if (!dmabuf->ops->vmap)
+		return NULL;
+	sprint_symbol(symbol, (unsigned long)dmabuf->ops->vmap);
+	for (i = 0; i < ARRAY_SIZE(dbx_known); i++)
+		if (dbx_is_symbol(symbol, dbx_known[i].vmap) &&
+		    (!dbx_known[i].name ||
+		     !strcmp(dmabuf->exp_name, dbx_known[i].name)))
+			return &dbx_known[i];
+#ifdef HAVE_DRM_GEM_SHMEM
+	if (dbx_is_symbol(symbol, "drm_gem_dmabuf_vmap"))
+		return dbx_gem_find(dmabuf, refusal);
+#endif
+	return NULL;
+}
+
 /**
  * dbx_exporter_find - find the exporter of a dma-buf
  * @dmabuf: the dma-buf
+ * @refusal: set to DMABUF_DIO_REFUSED_* if there is none
  *
  * Any driver can choose the name of a buffer, so exporters are identified by
  * their vmap function. In kernels without CONFIG_KALLSYMS none is known.
  *
  * Return: the exporter, or NULL if it is neither known nor named.
  */
-const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf)
+const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf,
+					     u32 *refusal)
 {
-	char symbol[KSYM_SYMBOL_LEN];
+	const struct dbx_exporter *known;
 	unsigned int i;
 
-	if (dmabuf->ops->vmap) {
-		sprint_symbol(symbol, (unsigned long)dmabuf->ops->vmap);
-		for (i = 0; i < ARRAY_SIZE(dbx_known); i++)
-			if (dbx_is_symbol(symbol, dbx_known[i].vmap) &&
-			    (!dbx_known[i].name ||
-			     !strcmp(dmabuf->exp_name, dbx_known[i].name)))
-				return &dbx_known[i];
-	}
+	*refusal = DMABUF_DIO_REFUSED_EXPORTER;
+	known = dbx_exporter_known(dmabuf, refusal);
+	if (known)
+		return known;
 	for (i = 0; i < dbx_exporters_nr; i++)
 		if (!strcmp(dmabuf->exp_name, dbx_exporters[i]))
 			return &dbx_named;

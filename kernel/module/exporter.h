@@ -15,6 +15,13 @@
 struct dbx_exporter {
 	const char *vmap;	/* name of its vmap function */
 	const char *name;	/* name of its buffers, or NULL for any */
+	/*
+	 * The device for which it maps a buffer itself, if there is one: it is
+	 * not attached, and begin and end of CPU access do not reach it.
+	 */
+	struct device *(*own_device)(const struct dma_buf *dmabuf);
+	/* Its pages are allocated and stay in place while a device is attached. */
+	bool pins;
 	/* Begin and end of CPU access do not reach attached devices. */
 	bool unsynced;
 	/* Begin and end of CPU access may take the reservation lock. */
@@ -23,7 +30,14 @@ struct dbx_exporter {
 	bool frees;
 };
 
-const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf);
+const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf,
+					     u32 *refusal);
+bool dbx_is_symbol(const char *symbol, const char *name);
+
+#ifdef HAVE_DRM_GEM_SHMEM
+const struct dbx_exporter *dbx_gem_find(const struct dma_buf *dmabuf,
+					u32 *refusal);
+#endif
 
 /**
  * dbx_pages_lendable - may this page be lent to the I/O path?

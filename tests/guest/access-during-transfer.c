@@ -229,11 +229,13 @@ int main(void)
 		/* The exporters of an unmodified kernel do not check the flag. */
 		if (!lends && bounces() && kind != BUFFER_LOAD)
 			continue;
-		/* On 6.12 and 7.3 udmabuf ignores devices altogether, with or without bounce buffers. */
-		if (!lends && (kind == BUFFER_UDMABUF || kind == BUFFER_HUGE))
-			continue;
 		if (buffer_try(&buf, kind, LENGTH))
 			continue;
+		/* Its exporter ignores devices altogether, with or without bounce buffers. */
+		if (!buffer_synced(&buf)) {
+			buffer_destroy(&buf);
+			continue;
+		}
 		meanwhile(&buf, false, come_and_go);
 		meanwhile(&buf, false, look);
 		if (lends) {

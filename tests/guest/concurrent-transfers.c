@@ -198,8 +198,8 @@ static void turns(struct buffer *buf)
 		return;
 	}
 	goes_on(buf);
-	/* READ is refused where udmabuf has such a device. */
-	if (access(DEVICE, F_OK) || buf->kind == BUFFER_UDMABUF || buf->kind == BUFFER_HUGE)
+	/* READ is refused where such a device is not synchronised. */
+	if (access(DEVICE, F_OK) || !buffer_synced(buf))
 		return;
 	trying("%s, with a device that is not coherent", buffer_names[buf->kind]);
 	device = import(buf);

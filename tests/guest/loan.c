@@ -260,25 +260,9 @@ static void still_unknown(void)
 	buffer_destroy(&buf);
 }
 
-static void vgem(void)
-{
-	struct buffer buf;
-
-	trying("vgem");
-	run_command("modprobe -q vgem 2>/dev/null");
-	if (buffer_try(&buf, BUFFER_VGEM, LENGTH)) {
-		/* Debian's kernels and those with the series must have it. */
-		check(!guest_of_debian() && strncmp(guest_kernel(), "7.3-series", 10));
-		return;
-	}
-	expect_refused(buf.fd, EXPORTER);
-	buffer_destroy(&buf);
-}
-
 int main(void)
 {
 	unknown();
-	vgem();
 	with_exporters(ODD_NAME, named);
 	with_exporters("one," ODD_NAME ",other", one_among_others);
 	with_exporters("", still_unknown);

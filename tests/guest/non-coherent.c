@@ -160,7 +160,7 @@ static void slots(struct buffer *buf, int device, int dev)
 	close(file);
 }
 
-/* A udmabuf that this kernel does not synchronise is refused with the reason. */
+/* A buffer whose exporter does not synchronise devices is refused with the reason. */
 static void unsynced(struct buffer *buf)
 {
 	int file = file_open("data", O_RDWR | direct_flag(direct)), dev = dio_context(buf), plain;
@@ -191,10 +191,9 @@ static void unsynced(struct buffer *buf)
 
 static void one_kind(struct buffer *buf)
 {
-	bool udmabuf = buf->kind == BUFFER_UDMABUF || buf->kind == BUFFER_HUGE;
 	int dev, device;
 
-	if (udmabuf && !guest_with_series()) {
+	if (!buffer_synced(buf)) {
 		unsynced(buf);
 		return;
 	}

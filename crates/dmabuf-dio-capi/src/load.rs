@@ -59,7 +59,7 @@ pub unsafe extern "C" fn dmabuf_dio_load_fd(
 ///
 /// Returns 0. On error the range is undefined after the first `dmabuf_dio_error_done` bytes. Errors are
 /// those of `dmabuf_dio_load`, and `-ERANGE` if the range exceeds the buffer; `-EACCES` if the buffer
-/// cannot be written; `-EBUSY` if it is a udmabuf attached to a device that needs synchronisation;
+/// cannot be written; `-EBUSY` if a device needs synchronisation that the exporter does not do;
 /// `-EINPROGRESS` if the kernel refuses to wait for requests in flight: the range may then change until
 /// the process ends.
 #[unsafe(no_mangle)]

@@ -18,6 +18,9 @@ endif
 ifeq ($(shell pkg-config --exists OpenCL && echo yes),yes)
 EXAMPLES += opencl
 endif
+ifeq ($(shell pkg-config --exists libdrm && echo yes),yes)
+EXAMPLES += drm
+endif
 ifeq ($(shell pkg-config --exists level-zero && echo yes),yes)
 EXAMPLES += level_zero
 endif
@@ -64,6 +67,7 @@ $O/examples/documented $O/examples/faces: $(STAGE)/stamp
 LIBRARIES_ring := -luring
 LIBRARIES_vulkan = $(shell pkg-config --cflags --libs vulkan)
 LIBRARIES_opencl = $(shell pkg-config --cflags --libs OpenCL)
+LIBRARIES_drm = $(shell pkg-config --cflags --libs libdrm)
 LIBRARIES_level_zero = $(shell pkg-config --cflags --libs level-zero)
 LIBIIO = $(shell pkg-config --cflags --libs libiio) -Wl,-rpath,$(shell pkg-config --variable=libdir libiio)
 LIBRARIES_libiio-capture = $(LIBIIO)

@@ -42,8 +42,9 @@ pub const REFUSED_PAGES: u32 = 2;
 /// [`Attach::refusal`], with `EOPNOTSUPP`: the buffer has no kernel mapping, or one of other pages,
 /// as udmabuf over huge pages has on Linux 6.12.
 pub const REFUSED_MAPPING: u32 = 3;
-/// [`ReadWrite::refusal`], with `EBUSY`: a device that needs synchronisation has attached the
-/// udmabuf, and this kernel's udmabuf does not synchronise it.
+/// [`ReadWrite::refusal`], with `EBUSY`, and [`Attach::refusal`]: a device that has attached the
+/// buffer, or the exporter's own, needs synchronisation, which the exporter (this kernel's udmabuf,
+/// most drivers of DRM) does not do; or it maps memory write-combined on another processor than x86-64.
 pub const REFUSED_UNSYNCED: u32 = 4;
 /// [`Attach::refusal`], with `EOPNOTSUPP`: the udmabuf's memfd has pages that were only allocated, by
 /// `fallocate(2)`. The first write to the memfd, or access by a mapping, zeroes them, whatever has been stored by then.

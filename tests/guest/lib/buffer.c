@@ -9,10 +9,10 @@
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 
+#include "drm.h"
 #include "lib.h"
-#include "vgem.h"
 
-const char * const buffer_names[BUFFER_KINDS + 1] = {
+const char * const buffer_names[BUFFER_KINDS] = {
 	[BUFFER_HEAP] = "heap",
 	[BUFFER_UDMABUF] = "udmabuf",
 	[BUFFER_HUGE] = "hugetlb udmabuf",
@@ -121,9 +121,22 @@ static int vgem_fd(size_t length)
 
 	if (card < 0)
 		return card;
-	fd = vgem_buffer(card, length, &handle);
+	fd = drm_buffer(card, length, &handle);
 	close(card);
 	return fd;
+}
+
+/* The module refuses such a buffer on this machine. */
+static int refused(int fd, __u32 refusal)
+{
+	struct dmabuf_dio_attach attach = { .dmabuf_fd = fd };
+	int dev = dio_open();
+
+	expect(dio_call(dev, DMABUF_DIO_IOC_ATTACH, &attach), -EOPNOTSUPP);
+	expect(attach.refusal, refusal);
+	close(dev);
+	close(fd);
+	return -EOPNOTSUPP;
 }
 
 int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
@@ -151,21 +164,20 @@ int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
 	case BUFFER_VGEM:
 		fd = vgem_fd(length);
 		break;
+	case BUFFER_KINDS:
+		break;
 	}
 	if (fd < 0)
 		return fd;
 
-	/* Linux 6.12's udmabuf maps large folios wrongly; the module refuses that. */
-	if (kind == BUFFER_HUGE && udmabuf_is_wrong()) {
-		struct dmabuf_dio_attach attach = { .dmabuf_fd = fd };
-		int dev = dio_open();
-
-		expect(dio_call(dev, DMABUF_DIO_IOC_ATTACH, &attach), -EOPNOTSUPP);
-		expect(attach.refusal, DMABUF_DIO_REFUSED_MAPPING);
-		close(dev);
-		close(fd);
-		return -EOPNOTSUPP;
-	}
+	/* Linux 6.12's udmabuf maps large folios wrongly. */
+	if (kind == BUFFER_HUGE && udmabuf_is_wrong())
+		return refused(fd, DMABUF_DIO_REFUSED_MAPPING);
+#ifndef __x86_64__
+	/* Its mappings are write-combined, with stale lines in the kernel's. */
+	if (kind == BUFFER_VGEM)
+		return refused(fd, DMABUF_DIO_REFUSED_UNSYNCED);
+#endif
 
 	*buf = (struct buffer){ .kind = kind, .fd = fd, .length = length };
 	buf->map = map_dmabuf(fd, length, PROT_READ | PROT_WRITE);
@@ -215,6 +227,13 @@ void buffer_end(struct buffer *buf)
 	expect(buffer_sync(buf->fd, DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW), 0);
 }
 
+bool buffer_synced(const struct buffer *buf)
+{
+	if (buf->kind == BUFFER_UDMABUF || buf->kind == BUFFER_HUGE)
+		return guest_with_series();
+	return buf->kind != BUFFER_VGEM;
+}
+
 void buffer_pattern(struct buffer *buf, uint64_t seed)
 {
 	buffer_begin(buf);
@@ -234,6 +253,8 @@ static bool expected(enum buffer_kind kind)
 		return !strncmp(guest_kernel(), "7.3", 3);
 	case BUFFER_CMA:
 		return false;
+	case BUFFER_VGEM:
+		return guest_with_vgem();
 	default:
 		return guest_kernel()[0];
 	}

@@ -8,7 +8,7 @@
 #include <linux/dma-buf.h>
 
 #include "fence.h"
-#include "vgem.h"
+#include "drm.h"
 
 struct sw_sync_create_fence_data {
 	__u32 value;
@@ -46,7 +46,6 @@ void fence_prepare(void)
 	timeline = open("/sys/kernel/debug/sync/sw_sync", O_RDWR | O_CLOEXEC);
 	if (timeline >= 0)
 		return;
-	run_command("modprobe -q vgem 2>/dev/null");
 	card = vgem_open();
 	if (card < 0)
 		skip("this kernel has neither sw_sync nor vgem");
@@ -65,7 +64,7 @@ static int vgem_fence(void)
 {
 	struct vgem_fence_attach attach = { .flags = VGEM_FENCE_WRITE };
 	struct dma_buf_export_sync_file export = { .flags = DMA_BUF_SYNC_READ };
-	int fd = vgem_buffer(card, PAGE, &attach.handle);
+	int fd = drm_buffer(card, PAGE, &attach.handle);
 
 	check(fd >= 0);
 	check(!ioctl(card, VGEM_IOC_FENCE_ATTACH, &attach));

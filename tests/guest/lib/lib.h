@@ -107,8 +107,8 @@ enum buffer_kind {
 	BUFFER_HUGE,			/* udmabuf over 2 MiB hugetlb pages */
 	BUFFER_CMA,			/* CMA heap */
 	BUFFER_LOAD,			/* from LOAD */
-	BUFFER_KINDS,			/* accepted by the module */
-	BUFFER_VGEM = BUFFER_KINDS,	/* virtual GPU: its pages may be swapped out */
+	BUFFER_VGEM,			/* virtual GPU, whose objects are shared memory */
+	BUFFER_KINDS
 };
 
 struct buffer {
@@ -118,7 +118,10 @@ struct buffer {
 	unsigned char *map;
 };
 
-extern const char * const buffer_names[BUFFER_KINDS + 1];
+extern const char * const buffer_names[BUFFER_KINDS];
+
+/* Are attached devices synchronised? Else those that need it make transfers fail. */
+bool buffer_synced(const struct buffer *buf);
 
 /* 0 or -errno when this machine cannot make such a buffer */
 int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length);
@@ -173,6 +176,7 @@ bool guest_of_debian(void);
 bool guest_with_series(void);		/* kernel/series is applied */
 bool guest_with_fixes(void);		/* at least the fixes of kernel/series are */
 bool guest_without_udmabuf(void);
+bool guest_with_vgem(void);		/* and its buffers are lent */
 /* Has the kernel no dma-heaps at all? */
 bool guest_without_heaps(void);		/* built by Debian, with all its modules */
 /* Steps of a test of fixes: all, or the one that the command line names; skips on kernels without the fixes */

@@ -9,9 +9,7 @@ bool slots_possible(const struct buffer *buf)
 	struct io_uring ring;
 	int dev, ret;
 
-	if (buf->kind != BUFFER_UDMABUF && buf->kind != BUFFER_HUGE)
-		return true;
-	if (guest_with_series())
+	if (buffer_synced(buf))
 		return true;
 
 	dev = dio_context(buf);

@@ -66,6 +66,15 @@ bool guest_with_fixes(void)
 	       (guest_with_series() || strstr(guest_kernel(), "fixes"));
 }
 
+bool guest_with_vgem(void)
+{
+#ifdef __x86_64__
+	return guest_of_debian() || !strncmp(guest_kernel(), "7.3-series", 10);
+#else
+	return false;
+#endif
+}
+
 /* Debian's 6.1 has neither heaps nor udmabuf. */
 bool guest_without_udmabuf(void)
 {

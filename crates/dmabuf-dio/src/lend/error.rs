@@ -15,7 +15,7 @@ pub enum NotLent {
     Pages,
     /// The kernel's mapping of the buffer does not map its pages, or there is none.
     Mapping,
-    /// This kernel's udmabuf does not synchronise the devices that have it attached.
+    /// The exporter does not synchronise devices that need it: this kernel's udmabuf, and most drivers of DRM.
     Unsynced,
     /// The udmabuf's memfd has pages that were only allocated, by `fallocate(2)`. The first write
     /// to the memfd, or access by a mapping of it, zeroes them, whatever has been stored by then.

@@ -42,6 +42,9 @@ const MOST_EXPORTERS: usize = 16;
 const OTHER_BUFFER: &str = "allocate the buffer from /dev/dma_heap/system, or by dmabuf-dio load where there are \
                             no heaps, and import it into the device";
 
+const CHECKED: &str = "use a buffer from /dev/dma_heap/system, or the backend module, which checks before each \
+                       transfer";
+
 /// Why nothing can be lent to `backend`.
 pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
     let plain = |remedy: &str| {
@@ -231,12 +234,16 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         ),
         NotLent::Unsynced => (
             format!(
-                "dmabuf_dio does not lend the pages of this buffer of exporter {exporter} to \
-                     a ring: this kernel's udmabuf does not synchronise attached devices"
+                "dmabuf_dio does not lend the pages of this buffer of exporter {exporter}{}: the \
+                     exporter does not synchronise devices that do not see the CPU's caches, or \
+                     use bounce buffers",
+                if backend == Backend::Module { "" } else { " to a ring" },
             ),
-            "use a buffer from /dev/dma_heap/system, the backend module, which checks before each \
-                 transfer, or a kernel with the fix in kernel/series"
-                .to_owned(),
+            match (backend, exporter) {
+                (Backend::Module, _) => OTHER_BUFFER.to_owned(),
+                (_, "udmabuf") => format!("{CHECKED}, or a kernel with the fix in kernel/series"),
+                _ => CHECKED.to_owned(),
+            },
         ),
         NotLent::Unfilled => (
             format!(

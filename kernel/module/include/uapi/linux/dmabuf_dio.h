@@ -62,9 +62,11 @@ struct dmabuf_dio_info {
  * @refusal:	in: must be zero; out: the reason for EOPNOTSUPP, DMABUF_DIO_REFUSED_*
  *
  * The module borrows only from exporters that do not move or free the pages
- * while the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; exporters
- * in the module parameter "exporters"; and all exporters that lend, on kernels
- * where they can. Other dma-bufs are refused before anything is mapped.
+ * while the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; drivers of
+ * DRM whose buffers are shared memory, which it has pinned until the context is
+ * closed; exporters in the module parameter "exporters"; and all exporters that
+ * lend, on kernels where they can. Other dma-bufs are refused before anything
+ * is mapped.
  *
  * Errors: EBADF (invalid fd), EINVAL (not a dma-buf), EBUSY (the context has a
  * buffer already), EOPNOTSUPP (see @refusal), EINTR (killed), ENOMEM.
@@ -90,8 +92,10 @@ struct dmabuf_dio_attach {
  */
 #define DMABUF_DIO_REFUSED_MAPPING	3
 /*
- * The udmabuf is attached to a device that needs synchronisation (bounce
- * buffers, non-coherent caches), which this kernel's udmabuf does not do.
+ * The exporter does not synchronise devices (this kernel's udmabuf, most drivers
+ * of DRM), and one needs it (bounce buffers, non-coherent caches): an attached
+ * one, or that of the driver. Or it maps memory write-combined, on another
+ * processor than x86-64.
  */
 #define DMABUF_DIO_REFUSED_UNSYNCED	4
 /*
@@ -273,7 +277,7 @@ struct dmabuf_dio_load {
  * IORING_REGISTER_CLONE_BUFFERS keeps it as well.
  *
  * Errors, in the CQE: ENOTCONN, EACCES, EFAULT, EINVAL, ERANGE, EBUSY (the index is in
- * use), EOPNOTSUPP (the kernel lacks this interface, or its udmabuf does not
+ * use), EOPNOTSUPP (the kernel lacks this interface, or the exporter does not
  * synchronise devices, see DMABUF_DIO_REFUSED_UNSYNCED: use READ and WRITE), E2BIG
  * (see struct dmabuf_dio_uring_cmd), ENOTTY (unknown command), ENOMEM.
  */
