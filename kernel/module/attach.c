@@ -59,7 +59,7 @@ static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 		 * Linux 6.12's udmabuf maps the first page of a large folio in
 		 * place of each of its pages. In a correct mapping, the first
 		 * page is followed by the second; if the buffer ends there, the
-		 * mapping may be of either kind.
+		 * mapping may be of either kind, unless it is DRM's.
 		 */
 		if (head && pfn != next_pfn)
 			goto err_free;
@@ -94,7 +94,7 @@ static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 			}
 		}
 	}
-	if (head)
+	if (head && !att->exporter->pins)
 		goto err_free;
 	*refusal = 0;
 	dbx_segments_compact(&att->table);
@@ -117,6 +117,12 @@ static bool dbx_own_unsynced(const struct dbx_exporter *exporter,
 	       dma_dev_need_sync(exporter->own_device(dmabuf));
 }
 
+/* Linux 6.1's DRM waits for locks interruptibly. */
+static int dbx_restarted(int ret)
+{
+	return ret == -EINTR ? -ERESTARTSYS : ret;
+}
+
 /*
  * As an importer, for which the exporter allocates and pins the pages; dropped
  * by dbx_detach(). A buffer that it cannot pin must not be mapped to try.
@@ -131,13 +137,13 @@ static int dbx_pin(struct dbx_attachment *att, u32 *refusal)
 		return 0;
 	}
 	switch (PTR_ERR(pin)) {
-	case -ENOMEM:
-		return -ENOMEM;
-	case -EINTR:
-	case -ERESTARTSYS:
-		return -ERESTARTSYS;
-	default:
+	case -EINVAL:
+	case -ENOSYS:
 		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_EXPORTER);
+	case -ENOSPC:
+		return -ENOMEM;
+	default:
+		return dbx_restarted(PTR_ERR(pin));
 	}
 }
 
@@ -153,12 +159,14 @@ static int dbx_borrow_mapping(struct dbx_attachment *att, u32 *refusal)
 	exporter = dbx_exporter_find(att->dmabuf, refusal);
 	if (!exporter)
 		return -EOPNOTSUPP;
+	*refusal = 0;
 	if (!att->dmabuf->ops->vmap || !att->dmabuf->size ||
 	    !PAGE_ALIGNED(att->dmabuf->size))
 		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 	if (dbx_own_unsynced(exporter, att->dmabuf))
 		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_UNSYNCED);
 
+	att->exporter = exporter;
 	if (exporter->pins) {
 		ret = dbx_pin(att, refusal);
 		if (ret)
@@ -167,14 +175,13 @@ static int dbx_borrow_mapping(struct dbx_attachment *att, u32 *refusal)
 	/* The operation exists, so EINVAL means out of memory (udmabuf). */
 	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
 	if (ret) {
-		ret = ret == -EINVAL ? -ENOMEM : ret;
+		ret = ret == -EINVAL ? -ENOMEM : dbx_restarted(ret);
 		goto err_unpin;
 	}
 
 	ret = dbx_walk_mapping(att, refusal);
 	if (ret)
 		goto err_vunmap;
-	att->exporter = exporter;
 	return 0;
 
 err_vunmap:

@@ -49,31 +49,10 @@ bool dbx_is_symbol(const char *symbol, const char *name)
 	return !strncmp(strchrnul(symbol + length, '+'), "+0x0/", 5);
 }
 
-static const struct dbx_exporter *
-dbx_exporter_known(const struct dma_buf *dmabuf, u32 *refusal)
-{
-	char symbol[KSYM_SYMBOL_LEN];
-	unsigned int i;
-
-	if (!dmabuf->ops->vmap)
-		return NULL;
-	sprint_symbol(symbol, (unsigned long)dmabuf->ops->vmap);
-	for (i = 0; i < ARRAY_SIZE(dbx_known); i++)
-		if (dbx_is_symbol(symbol, dbx_known[i].vmap) &&
-		    (!dbx_known[i].name ||
-		     !strcmp(dmabuf->exp_name, dbx_known[i].name)))
-			return &dbx_known[i];
-#ifdef HAVE_DRM_GEM_SHMEM
-	if (dbx_is_symbol(symbol, "drm_gem_dmabuf_vmap"))
-		return dbx_gem_find(dmabuf, refusal);
-#endif
-	return NULL;
-}
-
 /**
  * dbx_exporter_find - find the exporter of a dma-buf
  * @dmabuf: the dma-buf
- * @refusal: set to DMABUF_DIO_REFUSED_* if there is none
+ * @refusal: DMABUF_DIO_REFUSED_* if there is none, else undefined
  *
  * Any driver can choose the name of a buffer, so exporters are identified by
  * their vmap function. In kernels without CONFIG_KALLSYMS none is known.
@@ -83,15 +62,24 @@ dbx_exporter_known(const struct dma_buf *dmabuf, u32 *refusal)
 const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf,
 					     u32 *refusal)
 {
-	const struct dbx_exporter *known;
+	char symbol[KSYM_SYMBOL_LEN] = "";
 	unsigned int i;
 
-	*refusal = DMABUF_DIO_REFUSED_EXPORTER;
-	known = dbx_exporter_known(dmabuf, refusal);
-	if (known)
-		return known;
+	if (dmabuf->ops->vmap)
+		sprint_symbol(symbol, (unsigned long)dmabuf->ops->vmap);
+	for (i = 0; i < ARRAY_SIZE(dbx_known); i++)
+		if (dbx_is_symbol(symbol, dbx_known[i].vmap) &&
+		    (!dbx_known[i].name ||
+		     !strcmp(dmabuf->exp_name, dbx_known[i].name)))
+			return &dbx_known[i];
+#ifdef HAVE_DRM_GEM_SHMEM
+	/* Many drivers share a name, with others whose buffers move. */
+	if (dbx_is_symbol(symbol, "drm_gem_dmabuf_vmap"))
+		return dbx_gem_find(dmabuf, refusal);
+#endif
 	for (i = 0; i < dbx_exporters_nr; i++)
 		if (!strcmp(dmabuf->exp_name, dbx_exporters[i]))
 			return &dbx_named;
+	*refusal = DMABUF_DIO_REFUSED_EXPORTER;
 	return NULL;
 }

@@ -43,10 +43,12 @@ static bool try_attach(unsigned int n, int *ret)
 	*ret = ioctl(dev, DMABUF_DIO_IOC_ATTACH, &attach) ? -errno : 0;
 	failed = disarm();
 	/* A failed attempt is not counted. */
-	if (*ret)
+	if (*ret) {
+		expect(attach.refusal, 0);
 		expect(dio_attach(dev, buf->fd), 0);
-	else
+	} else {
 		expect(attach.length, buf->length);
+	}
 	close(dev);
 	return failed;
 }
@@ -175,13 +177,15 @@ static bool mapped(enum buffer_kind kind)
 
 static void faults(struct buffer *buffer)
 {
-	unsigned int first, more;
+	unsigned int first = 0, more;
 
 	buf = buffer;
-	first = every_allocation("ATTACH, the first", try_attach);
+	/* Linux warns where an exporter cannot map; those of the series are not asked to. */
+	if (buf->kind != BUFFER_VGEM)
+		first = every_allocation("ATTACH, the first", try_attach);
 	context = dio_context(buf);
 	more = every_allocation("ATTACH, one more", try_attach);
-	if (mapped(buf->kind))
+	if (first && mapped(buf->kind))
 		check(first > more);
 
 	file = file_open("data", O_RDONLY | direct_flag(direct));
@@ -189,7 +193,7 @@ static void faults(struct buffer *buffer)
 	every_allocation("READ", try_read);
 	every_allocation("WRITE", try_write);
 	every_allocation("LOAD", try_load);
-	if (dio_has_slots())
+	if (dio_has_slots() && slots_possible(buf))
 		every_allocation("REGISTER", try_register);
 	close(context);
 	close(copy);

@@ -52,6 +52,8 @@ def command(options, kernel, root, directory, initramfs, log, channels, host_pro
     for name in disks.raw_names(options.raw_disks):
         arguments += disk(options, name, directory)
     arguments += ["-device", f"edu,dma_mask={options.edu_dma_mask:#x}"]
+    # A GPU, whose driver is loaded by the tests that use it
+    arguments += ["-device", "virtio-gpu-pci"]
     if options.profile:
         arguments += profile.arguments(directory / "counts")
     return [str(argument) for argument in arguments]

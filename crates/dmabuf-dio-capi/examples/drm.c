@@ -6,6 +6,7 @@
  */
 #include <dmabuf_dio.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -56,7 +57,7 @@ static uint32_t allocate(int device, const char *driver, uint64_t size)
 #endif
 #ifdef DRM_IOCTL_AMDXDNA_CREATE_BO
 	if (!strcmp(driver, "amdxdna_accel_driver")) {
-		struct amdxdna_drm_create_bo create = { .size = size, .type = AMDXDNA_BO_SHARE };
+		struct amdxdna_drm_create_bo create = { .size = size, .type = AMDXDNA_BO_SHMEM };
 
 		must(!drmIoctl(device, DRM_IOCTL_AMDXDNA_CREATE_BO, &create), "allocate by amdxdna");
 		return create.handle;
@@ -73,11 +74,12 @@ static uint32_t allocate(int device, const char *driver, uint64_t size)
 	/* Displays and virtual GPUs have the call for images, here of rows of 4096 bytes. */
 	struct drm_mode_create_dumb dumb = { .width = 1024, .height = (size + 4095) / 4096, .bpp = 32 };
 
-	if (drmIoctl(device, DRM_IOCTL_MODE_CREATE_DUMB, &dumb)) {
-		fprintf(stderr, "drm: %s allocates by a call of its own, which this example lacks: see %s_drm.h or %s_accel.h\n",
-			driver, driver, driver);
+	if (drmIoctl(device, DRM_IOCTL_MODE_CREATE_DUMB, &dumb) && (errno == ENOSYS || errno == ENOTTY || errno == EOPNOTSUPP)) {
+		fprintf(stderr, "drm: %s has a call of its own to allocate, in <drm/*.h> of the kernel, which this example lacks\n",
+			driver);
 		exit(1);
 	}
+	must(dumb.handle, "allocate");
 	return dumb.handle;
 }
 
@@ -115,6 +117,8 @@ int main(int count, char **arguments)
 	}
 	device = open(arguments[1], O_RDWR | O_CLOEXEC);
 	must(device >= 0, arguments[1]);
+	/* Who opens a display first becomes its master, which a compositor wants to be. */
+	drmDropMaster(device);
 	drmVersionPtr version = drmGetVersion(device);
 	must(!!version, "ask the device for its driver");
 	file = open(arguments[2], O_RDONLY | O_CLOEXEC);

@@ -132,7 +132,8 @@ static struct dma_buf *gem_export(struct drm_gem_object *obj, int flags)
 		.resv = obj->resv,
 	};
 
-	if (strcmp(obj->dev->driver->name, "panthor"))
+	if (strcmp(obj->dev->driver->name, "panthor") &&
+	    strcmp(obj->dev->driver->name, "hyperv_drm"))
 		return drm_gem_prime_export(obj, flags);
 	return drm_gem_dmabuf_export(obj->dev, (void *)&info);
 }
@@ -161,6 +162,7 @@ static struct drm_gem_object *gem_create(struct drm_device *drm, size_t size)
 }
 
 DEFINE_DRM_GEM_FOPS(gem_fops);
+static struct file_operations gem_ownerless_fops;
 
 #ifdef HAVE_DRM_DRIVER_DATE
 #define GEM_DATE	.date = "20260101",
@@ -168,24 +170,34 @@ DEFINE_DRM_GEM_FOPS(gem_fops);
 #define GEM_DATE
 #endif
 
-#define GEM_DRIVER(called)			\
+#define GEM_DRIVER(called, file_ops)		\
 {						\
 	.driver_features = DRIVER_GEM,		\
 	.name = called,				\
 	.desc = "driver for tests",		\
 	GEM_DATE				\
-	.fops = &gem_fops,			\
+	.fops = &file_ops,			\
 	.gem_create_object = gem_create,	\
 	DRM_GEM_SHMEM_DRIVER_OPS,		\
 }
 
 static const struct drm_driver gem_drivers[] = {
-	GEM_DRIVER("gem_driver"),	/* no driver of the kernel */
-	GEM_DRIVER("vkms"),		/* nothing special */
-	GEM_DRIVER("panfrost"),		/* cannot be pinned */
-	GEM_DRIVER("panthor"),		/* begin and end of CPU access */
-	GEM_DRIVER("powervr"),		/* its device needs no synchronisation at first */
-	GEM_DRIVER("rocket"),		/* its device needs it */
+	/* No driver of the kernel */
+	GEM_DRIVER("gem_driver", gem_fops),
+	/* Nothing special */
+	GEM_DRIVER("vkms", gem_fops),
+	/* It has forgotten that it is a module. */
+	GEM_DRIVER("gud", gem_ownerless_fops),
+	/* Cannot be pinned */
+	GEM_DRIVER("panfrost", gem_fops),
+	/* Begin and end of CPU access, as in Linux 7.3 */
+	GEM_DRIVER("panthor", gem_fops),
+	/* The same, not as in Linux */
+	GEM_DRIVER("hyperv_drm", gem_fops),
+	/* Its device needs no synchronisation at first. */
+	GEM_DRIVER("powervr", gem_fops),
+	/* Its device needs it. */
+	GEM_DRIVER("rocket", gem_fops),
 };
 
 static struct platform_device *gem_parents[ARRAY_SIZE(gem_drivers)];
@@ -248,6 +260,8 @@ static int __init gem_init(void)
 	unsigned int i;
 	int ret;
 
+	gem_ownerless_fops = gem_fops;
+	gem_ownerless_fops.owner = NULL;
 	for (i = 0; i < ARRAY_SIZE(gem_drivers); i++) {
 		gem_parents[i] = platform_device_register_simple("gem_driver", i,
 								 NULL, 0);

@@ -183,13 +183,13 @@ pub enum Error {
         error: std::io::Error,
     },
 
-    /// The kernel module refused the transfer or the rest of it: the udmabuf is attached to a
-    /// device that needs synchronisation (non-coherent, or behind bounce buffers), and this
-    /// kernel's udmabuf does not synchronise it. Every other backend would lose the same bytes, so
+    /// The kernel module refused the transfer or the rest of it: the buffer is attached to a device that needs
+    /// synchronisation (non-coherent, or behind bounce buffers), or used by such a device of the exporter's, which
+    /// the exporter, this kernel's udmabuf or a driver of DRM, does not do. Every other backend would lose the same bytes, so
     /// none is tried.
     #[error(
-        "{}: {direction} was refused after {done} of {length} bytes: the udmabuf is \
-         attached to a device that needs synchronisation, which this kernel's udmabuf does not do",
+        "{}: {direction} was refused after {done} of {length} bytes: the buffer is used by a device that needs \
+         synchronisation, which its exporter does not do",
         path.display()
     )]
     Unsynced {

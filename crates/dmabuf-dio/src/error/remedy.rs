@@ -59,8 +59,8 @@ impl Error {
                 format!("mv {} {}", kept.display(), path.display()).into()
             }
             Self::Unsynced { direction, .. } => format!(
-                "{} before the device attaches the buffer, use a buffer from /dev/dma_heap/system, \
-                 or boot a kernel with the fix in kernel/series",
+                "{} before the device attaches the buffer, or use a buffer from /dev/dma_heap/system; \
+                 for a udmabuf a kernel with the fix in kernel/series does, too",
                 match direction {
                     Direction::Load => "load",
                     Direction::Save => "save",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands by which the module fills a ring's table of buffers with attached dma-bufs.
 
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::time::Duration;
 
 use dmabuf_dio_sys::dio::{self, Join, Slot, UringCmd};
@@ -11,6 +11,7 @@ use super::error::{LendError, NotLent};
 use super::module::Attached;
 use super::uring::wait;
 use crate::errno::Errno;
+use crate::fd::fdinfo;
 
 /// The user data of a command. No request has it.
 pub(super) const LENDING: u64 = u64::MAX - 1;
@@ -38,7 +39,7 @@ pub(super) fn register(
     let command = UringCmd::new(slot);
     // SAFETY: the command points at `slot`, which outlives the call.
     let result = unsafe { run(uring, attached, dio::URING_REGISTER, command, others) };
-    result.map_err(|refused| refused.error(slot.index, slot.length))
+    result.map_err(|refused| refused.error(&[attached], slot.index, slot.length))
 }
 
 /// Fills a buffer of a ring in which nothing is in flight with several attached buffers of `length`
@@ -56,19 +57,19 @@ pub(super) fn register_joined(
     let command = UringCmd::joining(&join);
     // SAFETY: the command points at `join`, and that at `contexts`; both outlive the call.
     let result = unsafe { run(uring, &attached[0], dio::URING_JOIN, command, None) };
-    result.map_err(|refused| refused.error(index, length))
+    result.map_err(|refused| refused.error(attached, index, length))
 }
 
 /// Why a command did not fill a buffer.
 struct Refused(&'static str, Errno);
 
 impl Refused {
-    fn error(self, index: u32, length: u64) -> LendError {
+    fn error(self, attached: &[impl AsFd], index: u32, length: u64) -> LendError {
         let Self(what, errno) = self;
         if errno == Errno::OPNOTSUPP {
-            // Kernels without slots were excluded before, and no other exporter is refused for this
-            // reason.
-            let (exporter, why) = ("udmabuf".to_owned(), NotLent::Unsynced);
+            // Kernels without slots were excluded before. The first of several is named.
+            let exporter = attached.first().and_then(|one| fdinfo(one.as_fd(), "exp_name"));
+            let (exporter, why) = (exporter.unwrap_or_else(|| "unknown".into()), NotLent::Unsynced);
             return LendError::NotLent { exporter, why, errno };
         }
         LendError::Slot { what, index, length, errno }
@@ -77,7 +78,8 @@ impl Refused {
 
 /// The table or the queue is full.
 pub(super) fn no_room(index: u32, length: u64) -> LendError {
-    Refused("the ring has no room for", Errno::BUSY).error(index, length)
+    let errno = Errno::BUSY;
+    LendError::Slot { what: "the ring has no room for", index, length, errno }
 }
 
 /// Runs a command of the module and blocks until it is over. With requests in flight it does not

@@ -42,8 +42,8 @@ const MOST_EXPORTERS: usize = 16;
 const OTHER_BUFFER: &str = "allocate the buffer from /dev/dma_heap/system, or by dmabuf-dio load where there are \
                             no heaps, and import it into the device";
 
-const CHECKED: &str = "use a buffer from /dev/dma_heap/system, or the backend module, which checks before each \
-                       transfer";
+const CHECKED: &str = "use a buffer from /dev/dma_heap/system, or the backend module if it takes the buffer: it \
+                       checks before each transfer";
 
 /// Why nothing can be lent to `backend`.
 pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
@@ -199,8 +199,9 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
                 "dmabuf_dio does not borrow from exporter {exporter}: it is not known that its \
                      buffers stay in place and are mapped cached"
             ),
-            // Copies by the CPU would lose data: docs/design.md.
-            if exporter.ends_with("-uncached") {
+            // Copies by the CPU would lose data, and many drivers are called drm, some of which move buffers:
+            // docs/design.md.
+            if exporter.ends_with("-uncached") || exporter == "drm" {
                 OTHER_BUFFER.to_owned()
             } else {
                 format!(
@@ -235,8 +236,8 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         NotLent::Unsynced => (
             format!(
                 "dmabuf_dio does not lend the pages of this buffer of exporter {exporter}{}: the \
-                     exporter does not synchronise devices that do not see the CPU's caches, or \
-                     use bounce buffers",
+                     exporter does not synchronise devices that use bounce buffers or do not see \
+                     the CPU's caches, or its memory is mapped past these",
                 if backend == Backend::Module { "" } else { " to a ring" },
             ),
             match (backend, exporter) {
@@ -329,15 +330,21 @@ mod tests {
         reasons.dedup();
         assert_eq!(reasons.len(), all.len());
         assert_eq!((NotLent::from_number(0), NotLent::from_number(7)), (None, None));
-        let uncached = not_lent(Backend::Module, "system-uncached", NotLent::Exporter);
-        assert_eq!(uncached.remedy.as_deref(), Some(OTHER_BUFFER), "never to be named");
+        for never in ["system-uncached", "drm"] {
+            let refusal = not_lent(Backend::Module, never, NotLent::Exporter);
+            assert_eq!(
+                refusal.remedy.as_deref(),
+                Some(OTHER_BUFFER),
+                "{never} is never to be named"
+            );
+        }
     }
 
     #[test]
     fn suggested_command_keeps_named_exporters() {
         let named = ["carveout".to_owned(), "vendor-heap".to_owned()];
-        let command = name_exporter("drm", &named);
-        assert!(command.ends_with("modprobe dmabuf_dio exporters=carveout,vendor-heap,drm"));
+        let command = name_exporter("ours", &named);
+        assert!(command.ends_with("modprobe dmabuf_dio exporters=carveout,vendor-heap,ours"));
         // Names with a special meaning to a shell must not appear in a command.
         for odd in ["a b", "$(reboot)", "x;y", "unknown: no /proc", ""] {
             assert!(!name_exporter(odd, &[]).contains("modprobe"), "{odd}");
