@@ -203,7 +203,8 @@ static const struct drm_driver gem_drivers[] = {
 static struct platform_device *gem_parents[ARRAY_SIZE(gem_drivers)];
 static struct drm_device *gem_devices[ARRAY_SIZE(gem_drivers)];
 
-static void gem_remove(void)
+/* Not __exit: gem_init() calls it, too. */
+static void gem_exit(void)
 {
 	unsigned int i;
 
@@ -286,15 +287,10 @@ static int __init gem_init(void)
 	return 0;
 
 err_remove:
-	gem_remove();
+	gem_exit();
 	return ret;
 }
 module_init(gem_init);
-
-static void __exit gem_exit(void)
-{
-	gem_remove();
-}
 module_exit(gem_exit);
 
 MODULE_DESCRIPTION("DRM drivers for tests");
