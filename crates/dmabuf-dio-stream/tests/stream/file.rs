@@ -34,7 +34,7 @@ fn samples_round_trip_through_a_file() {
 fn samples_round_trip_through_a_file_without_slots() {
     let Some(devices) = Devices::get() else { return };
     let _hidden = NoModule::hide();
-    into_a_file_and_out_again(&devices, "the kernel module is not loaded");
+    into_a_file_and_out_again(&devices, "there is no /dev/dmabuf_dio");
 }
 
 fn into_a_file_and_out_again(devices: &Devices, way: &str) {

@@ -143,25 +143,30 @@ pub(crate) fn ring_for(
 
 /// Explains why there is no ring.
 fn no_ring(backend: Backend, errno: Errno) -> Refusal {
-    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
-    no_ring_because(backend, errno, setting.map_or(0, |text| text.trim().parse().unwrap_or(0)))
+    // Linux has the setting since 6.6, if it has io_uring.
+    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+    let disabled = setting.map(|text| text.trim().parse().unwrap_or(0));
+    no_ring_because(backend, errno, disabled)
 }
 
-/// `disabled` is the setting `kernel.io_uring_disabled`.
-fn no_ring_because(backend: Backend, errno: Errno, disabled: u32) -> Refusal {
+/// `setting` is `kernel.io_uring_disabled`, if this kernel has it.
+fn no_ring_because(backend: Backend, errno: Errno, setting: Option<u32>) -> Refusal {
+    let disabled = setting.unwrap_or(0);
     let refusal = |reason: String, remedy: &str| backend.refuse(reason).errno(errno).remedy(remedy);
     match errno.raw() {
         libc::EPERM if disabled > 0 => refusal(
             format!("io_uring is switched off: kernel.io_uring_disabled = {disabled}"),
             "sudo sysctl kernel.io_uring_disabled=0",
         ),
-        libc::EPERM | libc::EACCES => refusal(
+        // Podman's filter says ENOSYS of calls that it does not know.
+        libc::ENOSYS if setting.is_none() => refusal(
+            "this kernel has no io_uring".into(),
+            "boot a kernel with CONFIG_IO_URING=y; in a container, allow the system calls io_uring_*",
+        ),
+        libc::EPERM | libc::EACCES | libc::ENOSYS => refusal(
             "io_uring is forbidden, most likely by seccomp in a container".into(),
             "allow the container the system calls io_uring_*",
         ),
-        libc::ENOSYS => {
-            refusal("this kernel has no io_uring".into(), "boot a kernel with CONFIG_IO_URING=y")
-        }
         libc::ENOMEM => refusal(
             format!("io_uring cannot lock enough memory (RLIMIT_MEMLOCK is {})", memlock()),
             "ulimit -l unlimited",
@@ -425,14 +430,17 @@ mod tests {
 
     #[test]
     fn every_ring_refusal_has_its_own_message() {
-        let said = |number| no_ring_because(Backend::Memfd, Errno::from_raw(number), 0);
-        assert!(said(libc::ENOSYS).reason.contains("no io_uring"));
+        let said = |number| no_ring_because(Backend::Memfd, Errno::from_raw(number), Some(0));
+        let without = no_ring_because(Backend::Memfd, Errno::from_raw(libc::ENOSYS), None);
+        assert!(without.reason.contains("no io_uring"));
+        assert!(said(libc::ENOSYS).reason.contains("seccomp"), "this kernel has it");
         assert!(said(libc::ENOMEM).reason.contains("RLIMIT_MEMLOCK is "));
         assert!(memlock() == "unlimited" || memlock().ends_with(" KiB"), "{}", memlock());
         assert!(said(libc::EMFILE).reason.contains("EMFILE"));
         assert!(said(libc::EPERM).reason.contains("seccomp"), "it is not switched off");
         for setting in [1, 2] {
-            let off = |number| no_ring_because(Backend::Memfd, Errno::from_raw(number), setting);
+            let off =
+                |number| no_ring_because(Backend::Memfd, Errno::from_raw(number), Some(setting));
             let reason = off(libc::EPERM).reason;
             assert!(reason.ends_with(&format!("io_uring_disabled = {setting}")), "{reason}");
             assert!(off(libc::EACCES).reason.contains("seccomp"));

@@ -68,7 +68,11 @@ mod tests {
     #[test]
     fn missing_and_forbidden_heaps_have_different_remedies() {
         for (errno, reason, remedy) in [
-            (Errno::NOENT, "there is no /dev/dma_heap/system", "CONFIG_DMABUF_HEAPS_SYSTEM"),
+            (
+                Errno::from_raw(libc::ENXIO),
+                "there is no /dev/dma_heap/system",
+                "CONFIG_DMABUF_HEAPS_SYSTEM",
+            ),
             (Errno::ACCESS, "/dev/dma_heap/system cannot be opened", "setfacl"),
         ] {
             let refusal = NODE.refuse(Backend::Heap, errno);
