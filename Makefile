@@ -209,8 +209,12 @@ PREFIX ?= /usr/local
 SHARE := $(DESTDIR)$(PREFIX)/share
 PLACES = PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) $(if $(LIBDIR),LIBDIR=$(LIBDIR))
 
-.PHONY: install
-install: ## install command, libraries, completions, manual pages after make build: PREFIX, LIBDIR, DESTDIR
+.PHONY: install install-command
+install: install-command ## install command, libraries, completions, manual pages after make build: PREFIX, LIBDIR, DESTDIR
+	@$(CAPI) install $(PLACES)
+	@$(SOAPY) install $(PLACES)
+
+install-command:
 	install -D -m 755 target/release/dmabuf-dio $(DESTDIR)$(PREFIX)/bin/dmabuf-dio
 	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 		$(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
@@ -218,8 +222,6 @@ install: ## install command, libraries, completions, manual pages after make bui
 	target/release/dmabuf-dio completions bash >$(SHARE)/bash-completion/completions/dmabuf-dio
 	target/release/dmabuf-dio completions zsh >$(SHARE)/zsh/site-functions/_dmabuf-dio
 	target/release/dmabuf-dio completions fish >$(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
-	@$(CAPI) install $(PLACES)
-	@$(SOAPY) install $(PLACES)
 
 .PHONY: uninstall
 uninstall: ## remove what make install has installed, with the same PREFIX, LIBDIR and DESTDIR
@@ -230,10 +232,12 @@ uninstall: ## remove what make install has installed, with the same PREFIX, LIBD
 	@$(SOAPY) uninstall $(PLACES)
 
 .PHONY: packages
-packages: ## build the Python wheels and the Debian packages of the last commit: build/packages (as root; half an hour the first time)
+packages: ## build wheels, Debian packages, RPMs and crates of the last commit: build/packages (as root; an hour the first time)
 	@tools/install-packages packages-packages.txt
 	packages/wheel
 	packages/deb
+	packages/rpm
+	packages/crates
 
 .PHONY: module
 module: ## build dmabuf_dio.ko for the running kernel (needs its headers)

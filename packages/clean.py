@@ -21,8 +21,8 @@ OUTPUT = REPO / "build" / "packages"
 # Debian 12: what is built there runs on Debian 13, too, whose glibc is newer.
 SUITE = "bookworm"
 # One root for all packages. Debian 12's own Rust is too old; the one for its web browsers is not.
-PACKAGES = ["build-essential", "cargo-web", "debhelper", "dh-dkms", "fakeroot", "libsoapysdr-dev", "lintian", "pkg-config",
-            "python3"]
+PACKAGES = ["build-essential", "cargo-web", "debhelper", "dh-dkms", "dkms", "fakeroot", "libsoapysdr-dev", "lintian", "pkg-config",
+            "procps", "python3", "rpm", "rpmlint"]
 
 
 def epoch() -> str:
@@ -62,6 +62,15 @@ def crates() -> pathlib.Path:
             run(["cargo", "vendor", "--locked", "--quiet", partial], cwd=REPO)
             partial.rename(target)
     return target
+
+
+def toolchain(targets: list[str] | None = None) -> pathlib.Path:
+    """This machine's Rust, with the standard libraries of these targets."""
+    found = pathlib.Path(run(["rustc", "--print", "sysroot"], cwd=REPO).strip())
+    for target in targets or []:
+        if not (found / "lib" / "rustlib" / target / "lib").exists():
+            run(["rustup", "target", "add", target])
+    return found
 
 
 def root() -> pathlib.Path:
