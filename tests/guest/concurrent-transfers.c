@@ -190,7 +190,7 @@ static void turns(struct buffer *buf)
 {
 	int device;
 
-	if (guest_with_series()) {
+	if (guest_with_series() && buffer_synced(buf)) {
 		trying("%s, READ", buffer_names[buf->kind]);
 		waits(buf, by_read);
 		trying("%s, copy_file_range", buffer_names[buf->kind]);
