@@ -18,6 +18,7 @@ from runner.messages import Failure, say  # noqa: E402
 from runner.paths import cache, lock  # noqa: E402
 
 OUTPUT = REPO / "build" / "packages"
+PYTHON, DEBIAN = OUTPUT / "python", OUTPUT / "debian"
 # Debian 12: what is built there runs on Debian 13, too, whose glibc is newer.
 SUITE = "bookworm"
 # One root for all packages. Debian 12's own Rust is too old; the one for its web browsers is not.
@@ -110,10 +111,10 @@ exec chroot {work}/root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LAN
 """
 
 
-def build(what: str, command: str, binds: dict[str, pathlib.Path], **settings: str) -> None:
-    """Runs a command of the shell in the clean root, without a network. It sees the folders in `binds` under these paths, and can write to
-    /out and /source only."""
-    base = root()
+def build(what: str, command: str, binds: dict[str, pathlib.Path], base: pathlib.Path | None = None, **settings: str) -> None:
+    """Runs a command of the shell in the clean root, or in another, without a network. It sees the folders in `binds` under these paths, and
+    can write to /out and /source only."""
+    base = base or root()
     work = OUTPUT / "work" / what
     shutil.rmtree(work, ignore_errors=True)
     for folder in ("upper", "layer", "root"):
