@@ -113,7 +113,7 @@ exec chroot {work}/root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LAN
 
 def build(what: str, command: str, binds: dict[str, pathlib.Path], base: pathlib.Path | None = None, **settings: str) -> None:
     """Runs a command of the shell in the clean root, or in another, without a network. It sees the folders in `binds` under these paths, and
-    can write to /out and /source only."""
+    can write to /out, /share and /source only."""
     base = base or root()
     work = OUTPUT / "work" / what
     shutil.rmtree(work, ignore_errors=True)
@@ -124,7 +124,7 @@ def build(what: str, command: str, binds: dict[str, pathlib.Path], base: pathlib
         (work / "upper" / at.strip("/")).mkdir(parents=True, exist_ok=True)
         place = f"{work}/root{at}"
         lines.append(f"mount --bind {shlex.quote(str(folder))} {place}")
-        if at not in ("/out", "/source"):
+        if at not in ("/out", "/share", "/source"):
             lines.append(f"mount -o remount,bind,ro {place}")
     home = work / "upper" / "root" / ".cargo"
     home.mkdir(parents=True)

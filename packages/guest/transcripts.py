@@ -19,8 +19,8 @@ BEGIN_TIMES = "<!-- begin: packages/guests --record, times -->"
 HEAD_TIMES = ["| distribution | DKMS and libraries, by Debian | the packages without the module | the module, with its build | `python3 -m venv` | the wheel | on |",
               "|---|---|---|---|---|---|---|"]
 # Of what apt and pip print, a transcript has the lines that are about dmabuf-dio and DKMS.
-ABOUT = re.compile(r"dmabuf|^(Building|Signing|Installing|Cleaning|Running) |^(Reading|Get:)", re.I)
-NOISE = re.compile(r"^(Reading|Get:|Selecting|Preparing|debconf|\(Reading|Looking|Processing)")
+ABOUT = re.compile(r"^(Setting up|Removing|Successfully installed) .*dmabuf|^Building (for|initial|module)|^(Loading|Deleting) .*dmabuf|"
+                   r"^ *- Installing to|^Installing /lib|^dkms: |^Processing \S*dmabuf")
 # An emulated guest's speed says nothing.
 SPEED = re.compile(r"\b[KMG]B/s|^CPU |^real ")
 LONGEST = 18
@@ -31,7 +31,7 @@ def shown(command: dict) -> list[str]:
     line = re.sub(r" --yes\b", "", command["line"])
     lines = command["output"].replace("\r", "").splitlines()
     if line.startswith("apt ") or "/pip " in line:
-        kept = [each.rstrip() if ABOUT.search(each) and not NOISE.search(each) else None for each in lines]
+        kept = [each.rstrip() if ABOUT.search(each) else None for each in lines]
     else:
         kept = [None if SPEED.search(each) else each.rstrip() for each in lines]
         kept = kept[:LONGEST] + [None] * (len(kept) > LONGEST)
