@@ -226,7 +226,7 @@ def newer_version_while_loads_run() -> None:
 
 
 def newer_version() -> None:
-    quietly("apt install --yes ./*.deb", folder=SHARE / "raised-debian")
+    shell("apt install --yes ./*.deb", folder=SHARE / "raised-debian")
 
 
 def nothing_of_the_old_version_is_left() -> None:
@@ -268,7 +268,7 @@ FIRST = [prepare, packages_install, module_loads, user_gets_a_dma_buf, doctor_ag
 SECOND = [newer_kernel_loads, newer_version_while_loads_run, nothing_of_the_old_version_is_left, purge_leaves_nothing]
 HERE = [prepare, packages_install, newer_version, nothing_of_the_old_version_is_left, purge_leaves_nothing]
 CHAPTERS = {"packages_install": "packages", "module_loads": "packages", "user_gets_a_dma_buf": "packages", "doctor_agrees": "packages",
-            "wheel_installs": "wheel", "kernel_upgrade_rebuilds": "upgrade", "newer_version_while_loads_run": "newer",
+            "wheel_installs": "wheel", "kernel_upgrade_rebuilds": "upgrade", "newer_version": "newer", "newer_version_while_loads_run": "newer",
             "purge_leaves_nothing": "purge"}
 
 

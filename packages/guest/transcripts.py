@@ -79,15 +79,28 @@ def compare(name: str, results: list[dict]) -> None:
             raise Failure(f"docs/install.md, {chapter}, shows {different[1]!r} where the guest printed {different[0]!r}: packages/guests --record")
 
 
-def record(name: str, results: list[dict], here: dict[str, float]) -> None:
-    title = name.replace("debian-", "Debian ")
+def title_of(name: str) -> str:
+    return name.replace("debian-", "Debian ")
+
+
+def record(name: str, results: list[dict]) -> None:
+    title = title_of(name)
     kernels = [f"Linux {each['release']}" for each in results]
     passed = sum(each["passed"] for each in results)
     reach.replace(BEGIN_ROWS, HEAD_ROWS, {(title,): f"| {title} | {kernels[0]} | {kernels[-1]} | {passed} | {reach.today()} |"})
-    if name == SHOWN:
-        found = blocks(results)
-        for chapter in chapters():
+    record_chapters(name, results)
+
+
+def record_chapters(name: str, results: list[dict]) -> None:
+    """Writes the chapters that there are results of."""
+    found = blocks(results) if name == SHOWN else {}
+    for chapter in chapters():
+        if chapter in found:
             write(mark(chapter), ["```text", *found[chapter], "```"])
+
+
+def record_times(name: str, here: dict[str, float]) -> None:
+    title = title_of(name)
     times = " | ".join(f"{here[what]:.0f} s" for what in ("needed", "packages", "module", "venv", "wheel"))
     rows = [line for line in table(BEGIN_TIMES)[2:] if not line.startswith(f"| {title} |")]
     write(BEGIN_TIMES, [*HEAD_TIMES, *sorted([*rows, f"| {title} | {times} | {reach.today()} |"])])
