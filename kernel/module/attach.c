@@ -138,7 +138,6 @@ static int dbx_pin(struct dbx_attachment *att, u32 *refusal)
 	}
 	switch (PTR_ERR(pin)) {
 	case -EINVAL:
-	case -ENOSYS:
 		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_EXPORTER);
 	case -ENOSPC:
 		return -ENOMEM;

@@ -16,8 +16,10 @@
 #include <linux/slab.h>
 
 #include <drm/drm_drv.h>
+#include <drm/drm_file.h>
 #include <drm/drm_gem.h>
 #include <drm/drm_gem_shmem_helper.h>
+#include <drm/drm_ioctl.h>
 #include <drm/drm_prime.h>
 
 static bool gem_write_combined;
@@ -162,7 +164,21 @@ static struct drm_gem_object *gem_create(struct drm_device *drm, size_t size)
 }
 
 DEFINE_DRM_GEM_FOPS(gem_fops);
-static struct file_operations gem_ownerless_fops;
+
+/* DEFINE_DRM_GEM_FOPS() without the owner */
+static const struct file_operations gem_ownerless_fops = {
+	.open = drm_open,
+	.release = drm_release,
+	.unlocked_ioctl = drm_ioctl,
+	.compat_ioctl = drm_compat_ioctl,
+	.poll = drm_poll,
+	.read = drm_read,
+	.llseek = noop_llseek,
+	.mmap = drm_gem_mmap,
+#ifdef FOP_UNSIGNED_OFFSET
+	.fop_flags = FOP_UNSIGNED_OFFSET,
+#endif
+};
 
 #ifdef HAVE_DRM_DRIVER_DATE
 #define GEM_DATE	.date = "20260101",
@@ -176,28 +192,28 @@ static struct file_operations gem_ownerless_fops;
 	.name = called,				\
 	.desc = "driver for tests",		\
 	GEM_DATE				\
-	.fops = &file_ops,			\
+	.fops = (file_ops),			\
 	.gem_create_object = gem_create,	\
 	DRM_GEM_SHMEM_DRIVER_OPS,		\
 }
 
 static const struct drm_driver gem_drivers[] = {
 	/* No driver of the kernel */
-	GEM_DRIVER("gem_driver", gem_fops),
+	GEM_DRIVER("gem_driver", &gem_fops),
 	/* Nothing special */
-	GEM_DRIVER("vkms", gem_fops),
+	GEM_DRIVER("vkms", &gem_fops),
 	/* It has forgotten that it is a module. */
-	GEM_DRIVER("gud", gem_ownerless_fops),
+	GEM_DRIVER("gud", &gem_ownerless_fops),
 	/* Cannot be pinned */
-	GEM_DRIVER("panfrost", gem_fops),
+	GEM_DRIVER("panfrost", &gem_fops),
 	/* Begin and end of CPU access, as in Linux 7.3 */
-	GEM_DRIVER("panthor", gem_fops),
+	GEM_DRIVER("panthor", &gem_fops),
 	/* The same, not as in Linux */
-	GEM_DRIVER("hyperv_drm", gem_fops),
+	GEM_DRIVER("hyperv_drm", &gem_fops),
 	/* Its device needs no synchronisation at first. */
-	GEM_DRIVER("powervr", gem_fops),
+	GEM_DRIVER("powervr", &gem_fops),
 	/* Its device needs it. */
-	GEM_DRIVER("rocket", gem_fops),
+	GEM_DRIVER("rocket", &gem_fops),
 };
 
 static struct platform_device *gem_parents[ARRAY_SIZE(gem_drivers)];
@@ -261,8 +277,6 @@ static int __init gem_init(void)
 	unsigned int i;
 	int ret;
 
-	gem_ownerless_fops = gem_fops;
-	gem_ownerless_fops.owner = NULL;
 	for (i = 0; i < ARRAY_SIZE(gem_drivers); i++) {
 		gem_parents[i] = platform_device_register_simple("gem_driver", i,
 								 NULL, 0);
