@@ -118,6 +118,15 @@ fn lenders(lines: &mut Lines, lending: &Lending) {
             }
         }
     }
+    for device in &lending.drm {
+        let from = format!("buffers of the driver {}, from {}", device.driver, device.path);
+        if device.is_known {
+            lines.line("", format!("yes  {from}, if the device needs no synchronisation"));
+        } else {
+            lines.line("", format!("no   {from}: they may move, or are not ordinary memory"));
+            lines.remedy(Some("let the device import a dma-buf of one of the others"));
+        }
+    }
     if !lending.exporters.is_empty() {
         let names = lending.exporters.join(", ");
         lines.line("", format!("also, at the administrator's risk: {names}"));

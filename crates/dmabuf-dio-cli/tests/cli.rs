@@ -213,7 +213,15 @@ fn doctor_lists_exporters_that_lend() {
         println!("skipped: there is no module");
         return;
     }
-    assert_eq!(keys(lending), "exporters tried");
+    assert_eq!(keys(lending), "drm exporters tried");
+    for device in lending["drm"].as_array().expect("a list") {
+        assert_eq!(keys(device), "driver is_known path");
+        let answer = if device["is_known"] == true { "yes" } else { "no " };
+        let (driver, path) = (device["driver"].as_str(), device["path"].as_str());
+        let (driver, path) = (driver.expect("a name"), path.expect("a path"));
+        let line = format!("{answer}  buffers of the driver {driver}, from {path}");
+        assert!(report.contains(&line), "{report}");
+    }
     for lender in lending["tried"].as_array().expect("a list") {
         assert_eq!(keys(lender), "exporter path refusal");
         let (exporter, path) = (&lender["exporter"], lender["path"].as_str().expect("a path"));

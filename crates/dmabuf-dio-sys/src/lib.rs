@@ -25,6 +25,7 @@
 pub mod cachestat;
 pub mod dio;
 pub mod dmabuf;
+pub mod drm;
 pub mod functionfs;
 pub mod heap;
 pub mod iio;

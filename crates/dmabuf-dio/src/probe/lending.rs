@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use dmabuf_dio_sys::{heap, udmabuf};
 
-use super::{Lender, Lending};
+use super::{Lender, Lending, drm};
 use crate::backend::{Backend, udmabuf as udmabuf_backend};
 use crate::buffer::shared::Shared;
 use crate::lend::{Attached, Context};
@@ -28,7 +28,7 @@ pub(crate) fn lending(heaps: &[String]) -> Option<Lending> {
         Some(lender(udmabuf::DEVICE, &buf))
     };
     let tried = heaps.iter().filter_map(of_heap).chain(of_udmabuf()).collect();
-    Some(Lending { tried, exporters: refusal::named_exporters() })
+    Some(Lending { tried, drm: drm::devices(), exporters: refusal::named_exporters() })
 }
 
 fn lender(path: &str, buf: &Shared) -> Lender {

@@ -4,6 +4,7 @@
 //! Everything is tested by trying it on buffers of a few pages, not by checking versions, so
 //! restrictions of containers and security modules show up too.
 
+mod drm;
 mod file;
 mod host;
 mod lending;
@@ -65,6 +66,20 @@ pub struct Lender {
     pub refusal: Option<Refusal>,
 }
 
+/// A GPU or an NPU, and whether the kernel module knows that its driver's buffers stay in place.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct DrmDevice {
+    /// Path of the node.
+    pub path: String,
+    /// The name of its driver.
+    pub driver: String,
+    /// Whether the module borrows its driver's buffers, if its code is the kernel's and its device needs no
+    /// synchronisation.
+    pub is_known: bool,
+}
+
 /// The exporters whose buffers the kernel module can transfer to and from, besides its own.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -72,6 +87,8 @@ pub struct Lender {
 pub struct Lending {
     /// The devices of this system that export dma-bufs, each tried with a one-page buffer.
     pub tried: Vec<Lender>,
+    /// The GPUs and NPUs, whose drivers export the buffers that they allocate. Nothing is tried.
+    pub drm: Vec<DrmDevice>,
     /// The module's parameter `exporters`: exporters it borrows from at the administrator's risk.
     pub exporters: Vec<String>,
 }
