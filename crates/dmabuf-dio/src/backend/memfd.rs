@@ -141,7 +141,9 @@ fn transfer(task: &Task<'_>, buf: &Shared, extent: Extent) -> Result<Transferred
     let mapping = Arc::new(buf.mapping(task.direction == Direction::Load)?);
     mapping.advise(true);
     let mut moved = mapped::fill(task, ring, &mapping, extent, mapped::Origin::Given)?;
-    moved.pages = PageSizes::of(&mapping);
+    if task.options.reports_pages {
+        moved.pages = PageSizes::of(&mapping);
+    }
     Ok(moved)
 }
 

@@ -69,11 +69,16 @@ fn pages_are_reported_unless_declined() {
     for kind in [Kind::Private, Kind::Memfd] {
         for reports_pages in [true, false] {
             let options = Options { kind, reports_pages, ..Options::default() };
-            let loaded = Loader::new(&path).options(options).load().expect("load");
+            let loader = Loader::new(&path).options(options);
+            let loaded = loader.load().expect("load");
             let report = loaded.report().expect("loaded");
             let found = (report.page_size.is_some(), report.huge_bytes.is_some());
             assert_eq!(found, (reports_pages, reports_pages), "{kind}");
             assert!(loaded.page_sizes().is_some(), "{kind}");
+            if kind == Kind::Memfd {
+                let report = loader.load_into(&loaded, 0).expect("load");
+                assert_eq!(report.page_size.is_some(), reports_pages, "into {kind}");
+            }
         }
     }
 }
