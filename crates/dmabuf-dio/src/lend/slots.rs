@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands by which the module fills a ring's table of buffers with attached dma-bufs.
 
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use dmabuf_dio_sys::dio::{self, Join, Slot, UringCmd};
@@ -39,7 +39,7 @@ pub(super) fn register(
     let command = UringCmd::new(slot);
     // SAFETY: the command points at `slot`, which outlives the call.
     let result = unsafe { run(uring, attached, dio::URING_REGISTER, command, others) };
-    result.map_err(|refused| refused.error(&[attached], slot.index, slot.length))
+    result.map_err(|refused| refused.error(attached, slot.index, slot.length))
 }
 
 /// Fills a buffer of a ring in which nothing is in flight with several attached buffers of `length`
@@ -57,19 +57,20 @@ pub(super) fn register_joined(
     let command = UringCmd::joining(&join);
     // SAFETY: the command points at `join`, and that at `contexts`; both outlive the call.
     let result = unsafe { run(uring, &attached[0], dio::URING_JOIN, command, None) };
-    result.map_err(|refused| refused.error(attached, index, length))
+    result.map_err(|refused| refused.error(&attached[0], index, length))
 }
 
 /// Why a command did not fill a buffer.
 struct Refused(&'static str, Errno);
 
 impl Refused {
-    fn error(self, attached: &[impl AsFd], index: u32, length: u64) -> LendError {
+    /// Of several attached buffers the first is named.
+    fn error(self, attached: &Attached, index: u32, length: u64) -> LendError {
         let Self(what, errno) = self;
         if errno == Errno::OPNOTSUPP {
-            // Kernels without slots were excluded before. The first of several is named.
-            let exporter = attached.first().and_then(|one| fdinfo(one.as_fd(), "exp_name"));
-            let (exporter, why) = (exporter.unwrap_or_else(|| "unknown".into()), NotLent::Unsynced);
+            // Kernels without slots were excluded before.
+            let exporter = fdinfo(attached.as_fd(), "exp_name").unwrap_or_else(|| "unknown".into());
+            let why = NotLent::Unsynced;
             return LendError::NotLent { exporter, why, errno };
         }
         LendError::Slot { what, index, length, errno }
