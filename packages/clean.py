@@ -18,7 +18,7 @@ from runner.messages import Failure, say  # noqa: E402
 from runner.paths import cache, lock  # noqa: E402
 
 OUTPUT = REPO / "build" / "packages"
-PYTHON, DEBIAN = OUTPUT / "python", OUTPUT / "debian"
+PYTHON, DEBIAN, RPM, CRATES = (OUTPUT / name for name in ("python", "debian", "rpm", "crates"))
 # Debian 12: what is built there runs on Debian 13, too, whose glibc is newer.
 SUITE = "bookworm"
 # One root for all packages. Debian 12's own Rust is too old; the one for its web browsers is not.
