@@ -76,7 +76,7 @@ static const struct dbx_exporter dbx_gem_dma = {
 	.pins = true,
 };
 
-/* Its own device and attached ones */
+/* Begin and end reach its own device and attached ones. */
 static const struct dbx_exporter dbx_gem_synced = {
 	.locks = true,
 	.pins = true,
