@@ -153,7 +153,7 @@ def doctor_agrees() -> None:
 def others_are_refused() -> None:
     """Who is not in the group gets no dma-buf, and is told why."""
     said = quietly("setpriv --reuid nobody --regid nogroup --clear-groups dmabuf-dio load /etc/passwd --backend module", fails=True)
-    assert f"{DEVICE} cannot be opened" in said and "in a dma-buf" not in said, said
+    assert f"{DEVICE} cannot be opened" in said and "in a dma-buf" not in said and "usermod -aG video" in said, said
 
 
 def wheel_installs() -> None:
