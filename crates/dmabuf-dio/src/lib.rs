@@ -32,13 +32,15 @@
 //! | [`DmaBuf`], [`Map`], [`MapMut`] | what devices import, and views of the content |
 //! | [`Report`], [`Refusal`] | how the data was transferred, and why a backend was not available |
 //! | [`Progress`], [`CancelToken`] | watching a transfer, and stopping it |
+//! | [`content`] | sources that are no files, such as the objects of a store |
 //! | [`gather`] | many small pieces of a file at once |
 //! | [`probe`] | what this kernel, its devices and a file offer |
 //! | [`lend`] | the layer below: memory lent to the kernel, for custom schedulers |
 //!
 //! Streams of samples between IIO devices, files, sockets and USB are in `dmabuf-dio-stream`.
 //!
-//! Internally, `load.rs`, `save.rs` and `gather/` are the entry points. `backend/` has one file for each
+//! Internally, `load.rs`, `save.rs` and `gather/` are the entry points, and `fetch.rs` loads what is
+//! no file. `backend/` has one file for each
 //! backend, `choose/` picks one; `transfer/` cuts a range into requests; `lend/` lends the
 //! memory. `buffer/`, `file/` and `memory/` are the resources they work on. No two
 //! files import each other.
@@ -51,6 +53,7 @@
 
 #![cfg(target_os = "linux")]
 
+pub mod content;
 pub mod gather;
 pub mod lend;
 pub mod probe;
@@ -63,6 +66,7 @@ mod direction;
 mod errno;
 mod error;
 mod fd;
+mod fetch;
 mod file;
 mod kind;
 mod known;

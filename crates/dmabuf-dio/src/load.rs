@@ -11,10 +11,12 @@ use crate::buffer::Buffer;
 use crate::buffer::shared::{Shared, check_range};
 use crate::choose::table;
 use crate::choose::{self, Run, choose};
+use crate::content::Content;
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};
 use crate::fd::is_hugetlbfs;
+use crate::fetch::Fetch;
 use crate::file::{self, File, Spec};
 use crate::kind::Kind;
 use crate::memory::Mapping;
@@ -43,17 +45,33 @@ use crate::transfer::task::{Task, Transferred};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Loader<'f> {
-    source: Spec<'f>,
+    source: Source<'f>,
     offset: u64,
     length: Option<u64>,
     options: Options,
     control: Control,
 }
 
+/// What is loaded.
+#[derive(Clone, Debug)]
+enum Source<'f> {
+    File(Spec<'f>),
+    Content(Arc<dyn Content>),
+}
+
 impl Loader<'static> {
     /// Loads from the regular file or block device at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self::from_spec(Spec::Path(path.into()))
+        Self::from_source(Source::File(Spec::Path(path.into())))
+    }
+
+    /// Loads from a content that is no file, such as an object of a store: `dmabuf_dio_remote::Object`.
+    ///
+    /// The CPU writes it to the buffer; no file and no page cache are involved. A [`backend`](Self::backend) is
+    /// refused; the block size, the queue depth, the allocation step and [`direct`](Self::direct) have no effect.
+    /// A dma-buf is a udmabuf, or one of the system heap. Errors of the content are [`Error::Content`].
+    pub fn from_content(content: Arc<dyn Content>) -> Self {
+        Self::from_source(Source::Content(content))
     }
 }
 
@@ -67,10 +85,10 @@ impl<'f> Loader<'f> {
     /// Loads from an open regular file or block device. Its file position is neither used nor
     /// changed. If possible, the file is reopened with `O_DIRECT` through `/proc/self/fd`.
     pub fn from_fd(fd: BorrowedFd<'f>) -> Self {
-        Self::from_spec(Spec::Fd(fd))
+        Self::from_source(Source::File(Spec::Fd(fd)))
     }
 
-    fn from_spec(source: Spec<'f>) -> Self {
+    fn from_source(source: Source<'f>) -> Self {
         let (options, control) = (Options::default(), Control::default());
         Self { source, offset: 0, length: None, options, control }
     }
@@ -169,6 +187,9 @@ impl<'f> Loader<'f> {
     /// [`Error::Unavailable`] if the selected backend is not available, or no backend can create a
     /// dma-buf and nothing else was allowed.
     pub fn load(&self) -> Result<Buffer> {
+        if let Source::Content(content) = &self.source {
+            return self.fetch(content.as_ref())?.load();
+        }
         if self.options.kind == Kind::Private {
             return self.load_private();
         }
@@ -236,6 +257,12 @@ impl<'f> Loader<'f> {
     /// is undefined; after [`Error::InFlight`] the kernel may still write to the memory, and the buffer is empty.
     pub fn load_over(&self, buf: &mut Buffer) -> Result<()> {
         let mapping = Arc::clone(buf.own_memory().ok_or(Error::NotPrivate)?);
+        if let Source::Content(content) = &self.source {
+            let fetch = self.fetch(content.as_ref())?;
+            let (start, report) = fetch.load_over(&mapping)?;
+            buf.set_content(start..start + fetch.length, report);
+            return Ok(());
+        }
         let (file, length) = self.open_some()?;
         let watch = Watch::start(&self.control, length);
         let task = self.task(&file, length, &watch);
@@ -274,6 +301,9 @@ impl<'f> Loader<'f> {
     /// bytes that the error reports as moved; after [`Error::InFlight`] it may keep changing.
     pub fn load_into(&self, buf: &Buffer, buf_offset: u64) -> Result<Report> {
         let buf = buf.shared()?;
+        if let Source::Content(content) = &self.source {
+            return self.fetch(content.as_ref())?.load_into(buf, buf_offset);
+        }
         let (file, length) = self.open()?;
         buf.check_range(buf_offset, length)?;
         if !buf.is_writable() {
@@ -338,19 +368,34 @@ impl<'f> Loader<'f> {
         if let Some(length) = self.length {
             file::check_range(self.offset, length)?;
         }
-        let file = File::open(&self.source, Direction::Load, self.options.direct)?;
-        let end = file.end()?;
-        let offset = self.offset;
-        let short =
-            |length| Error::ShortFile { path: file.path.clone(), offset, length, end, done: 0 };
-        let length = match self.length {
-            Some(length) if offset + length > end => return Err(short(length)),
-            Some(length) => length,
-            None if end == 0 => return Err(Error::EmptyFile { path: file.path }),
-            None if offset >= end => return Err(short(1)),
-            None => end - offset,
-        };
+        let Source::File(spec) = &self.source else { unreachable!("contents are fetched") };
+        let file = File::open(spec, Direction::Load, self.options.direct)?;
+        let length = self.length_in(file.end()?, || file.path.clone())?;
         Ok((file, length))
+    }
+
+    /// The length to load of a file or content that ends at `end`.
+    fn length_in(&self, end: u64, path: impl Fn() -> PathBuf) -> Result<u64> {
+        let offset = self.offset;
+        let short = |length| Error::ShortFile { path: path(), offset, length, end, done: 0 };
+        match self.length {
+            Some(length) if offset + length > end => Err(short(length)),
+            Some(length) => Ok(length),
+            None if end == 0 => Err(Error::EmptyFile { path: path() }),
+            None if offset >= end => Err(short(1)),
+            None => Ok(end - offset),
+        }
+    }
+
+    /// The range of a content to load.
+    fn fetch<'a>(&'a self, content: &'a dyn Content) -> Result<Fetch<'a>> {
+        self.options.check()?;
+        if let Some(length) = self.length {
+            file::check_range(self.offset, length)?;
+        }
+        let length = self.length_in(content.length(), || content.name().to_owned())?;
+        let (options, control) = (&self.options, &self.control);
+        Ok(Fetch { content, offset: self.offset, length, options, control })
     }
 }
 

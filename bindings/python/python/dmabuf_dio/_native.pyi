@@ -80,7 +80,7 @@ class Refusal:
 class Report:
     operation: Final[Literal["load", "save"]]
     backend: Final[Backend | None]
-    mode: Final[Literal["direct", "buffered", "mixed", "page-cache", "unknown"]]
+    mode: Final[Literal["direct", "buffered", "mixed", "page-cache", "fetched", "unknown"]]
     evidence: Final[str]
     bytes: Final[int]
     copied_bytes: Final[int]

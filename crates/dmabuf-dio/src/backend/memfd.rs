@@ -121,6 +121,19 @@ pub(super) fn allocate(len: u64, place: Option<&Place>) -> Result<Shared> {
     Ok(buf)
 }
 
+/// A new memfd of exactly that length, mapped for writing, in huge pages if possible and `wanted`: reserved ones are
+/// left to others, as not every kernel makes a dma-buf of them.
+pub(crate) fn mapped(len: u64, wanted: bool, place: Option<&Place>) -> Result<(Shared, Mapping)> {
+    if wanted {
+        if let Some(huge) = allocate_huge(len, Purpose::File, place)? {
+            return Ok(huge);
+        }
+    }
+    let buf = allocate(len, place)?;
+    let mapping = map(&buf)?;
+    Ok((buf, mapping))
+}
+
 /// Maps all pages of a new memfd, with room for its last huge page.
 fn map(buf: &Shared) -> Result<Mapping> {
     let pages = buf.len().next_multiple_of(page_size());

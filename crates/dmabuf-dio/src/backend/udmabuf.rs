@@ -3,7 +3,7 @@
 //!
 //! The dma-buf is created last: that pins every page, and allocates missing ones one at a time.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::dmabuf::Access;
 use dmabuf_dio_sys::udmabuf::{self, Part};
@@ -69,10 +69,8 @@ impl Driver for Udmabuf {
 
 /// Loads into a new memfd and turns it into a dma-buf.
 fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
     let layout = task.layout()?;
-    check_limit(layout.buffer)?;
-    check_access(device.as_fd(), layout.buffer)?;
+    let device = ready(layout.buffer)?;
     let mut fresh = memfd::load(Backend::Udmabuf, task, Purpose::Udmabuf)?;
     let huge = fresh.buf.len() > layout.buffer
         || fresh.moved.pages.is_none_or(|pages| pages.huge_bytes == fresh.buf.len());
@@ -93,12 +91,10 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
 /// The kernel takes whole pages only, and no page beyond the end of the memfd. The bytes in a partial
 /// last page are therefore copied to a page of their own, which ends in zeros.
 pub(crate) fn over(memfd: &Shared, place: Option<&Place>) -> Result<Shared, Attempt> {
-    let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
     let tail = memfd.len() % page_size();
     let whole = memfd.len() - tail;
     let len = memfd.len().next_multiple_of(page_size());
-    check_limit(len)?;
-    check_access(device.as_fd(), len)?;
+    let device = ready(len)?;
     if tail == 0 {
         return make(device.as_fd(), memfd);
     }
@@ -125,6 +121,14 @@ fn last_page(file: &Shared, offset: u64, len: u64, place: Option<&Place>) -> Res
     view.write_at(0, &bytes)?;
     view.finish()?;
     Ok(page)
+}
+
+/// Opens the device, if it can make a udmabuf of that length that programs can use.
+pub(crate) fn ready(len: u64) -> Result<OwnedFd, Attempt> {
+    let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
+    check_limit(len)?;
+    check_access(device.as_fd(), len)?;
+    Ok(device)
 }
 
 pub(crate) fn make(device: BorrowedFd<'_>, memfd: &Shared) -> Result<Shared, Attempt> {

@@ -183,6 +183,24 @@ pub enum Error {
         error: std::io::Error,
     },
 
+    /// A [`Content`](crate::content::Content) cannot be read: no buffer was made.
+    #[error("{}: {}: {what}", name.display(), range_text(*offset, *length))]
+    Content {
+        /// Its name, without secrets.
+        name: PathBuf,
+        /// Start of the range that failed.
+        offset: u64,
+        /// Length of that range; 0 if no range was at fault.
+        length: u64,
+        /// What failed, without secrets.
+        what: String,
+        /// The error number that fits best: `ENOENT`, `EACCES`, `ESTALE` if it was replaced, `EBADMSG` if a sum
+        /// differs, `ETIMEDOUT`, `EPROTO`, `EIO`, ...
+        errno: Errno,
+        /// What to do.
+        remedy: String,
+    },
+
     /// The kernel module refused the transfer or the rest of it: the buffer is attached to a device that needs
     /// synchronisation (non-coherent, or behind bounce buffers), or used by such a device of the exporter's, which
     /// the exporter, this kernel's udmabuf or a driver of DRM, does not do. Every other backend would lose the same bytes, so
@@ -407,6 +425,13 @@ pub enum Error {
         /// Bytes requested.
         length: u64,
     },
+}
+
+fn range_text(offset: u64, length: u64) -> String {
+    match length {
+        0 => "it cannot be read".into(),
+        _ => format!("bytes {offset}..{} cannot be read", offset.saturating_add(length)),
+    }
 }
 
 fn available_text(available: Option<u64>, reserve: Option<u64>) -> String {

@@ -46,6 +46,7 @@ impl Error {
         match self {
             Self::Open { errno, .. }
             | Self::Transfer { errno, .. }
+            | Self::Content { errno, .. }
             | Self::InFlight { errno, .. }
             | Self::Buffer { errno, .. }
             | Self::Thread { errno }
@@ -107,6 +108,17 @@ mod tests {
             (source(ErrorKind::UnexpectedEof.into()), libc::ENODATA),
             (source(std::io::Error::from_raw_os_error(libc::EIO)), libc::EIO),
             (source(std::io::Error::other("no")), libc::EINVAL),
+            (
+                Error::Content {
+                    name: path(),
+                    offset: 1,
+                    length: 2,
+                    what: "no".into(),
+                    errno: Errno::from_raw(libc::ESTALE),
+                    remedy: "do".into(),
+                },
+                libc::ESTALE,
+            ),
             (Error::RangeBeyondBuffer { offset: 0, length: 9, buffer: 1 }, libc::ERANGE),
             (Error::InFlight { path: path(), direction, errno }, libc::EINPROGRESS),
             (Error::NoMemory { wanted: 1, available: None, reserve: None }, libc::ENOMEM),

@@ -43,6 +43,7 @@ impl Error {
                 .into()
             }
             Self::Source { .. } => "look at what is saved: the file itself is not at fault".into(),
+            Self::Content { remedy, .. } => remedy.clone().into(),
             Self::RangeOverflow { .. } => "choose a smaller offset or length".into(),
             Self::RangeBeyondBuffer { offset, buffer, .. } => {
                 format!("at most {} bytes fit at {offset}", buffer.saturating_sub(*offset)).into()

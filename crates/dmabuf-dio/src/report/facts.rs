@@ -68,6 +68,7 @@ impl Facts {
             locked: false,
             segments: moved.segments,
             dma: self.dma,
+            fetched: None,
             notes,
             refusals: self.refusals,
         }

@@ -63,6 +63,15 @@ impl Before {
             .map(|(before, grown)| before.saturating_add_signed(grown))
     }
 
+    /// For what came from no file: elapsed time, CPU time, and bytes that the process read from storage meanwhile.
+    pub(crate) fn of_no_file(&self) -> (Duration, Duration, Option<u64>) {
+        let elapsed = self.start.elapsed();
+        let usage = Usage::now();
+        let read = usage.read.saturating_sub(self.usage.read);
+        let counted = (read > 0 || Path::new("/proc/self/io").exists()).then_some(read);
+        (elapsed, usage.cpu.saturating_sub(self.usage.cpu), counted)
+    }
+
     pub(crate) fn until_now(
         &self,
         file: BorrowedFd<'_>,
@@ -236,7 +245,7 @@ pub(crate) fn through_cache(mode: Mode, bytes: u64, unallocated: u64, cost: &Cos
             let given = cost.storage.unwrap_or(0).saturating_add(unallocated);
             grown.max(bytes.saturating_sub(given)).min(bytes)
         }
-        Mode::Direct | Mode::Unknown => 0,
+        Mode::Direct | Mode::Fetched | Mode::Unknown => 0,
     }
 }
 

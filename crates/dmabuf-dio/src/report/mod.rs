@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::backend::{Backend, Refusal};
+use crate::content::Fetched;
 use crate::direction::Direction;
 use crate::file::dma::Dma;
 use crate::kind::Kind;
@@ -28,6 +29,8 @@ pub enum Mode {
     Mixed,
     /// The data was already in the page cache: no storage was read.
     PageCache,
+    /// The data came from a [`Content`](crate::content::Content): no file and no page cache had it.
+    Fetched,
     /// The kernel's counters are not sufficient to determine it.
     Unknown,
 }
@@ -40,6 +43,7 @@ impl Mode {
             Self::Buffered => "buffered",
             Self::Mixed => "mixed",
             Self::PageCache => "page-cache",
+            Self::Fetched => "fetched",
             Self::Unknown => "unknown",
         }
     }
@@ -61,7 +65,8 @@ impl fmt::Display for Mode {
 pub struct Report {
     /// Load or save.
     pub operation: Direction,
-    /// The backend that moved the data; `None` for private memory, and for what came from a reader.
+    /// The backend that moved the data; `None` for private memory, and for what came from a reader or a
+    /// [`Content`](crate::content::Content).
     pub backend: Option<Backend>,
     /// The kind of the buffer; `None` for what came from a reader.
     pub buffer: Option<Kind>,
@@ -105,6 +110,9 @@ pub struct Report {
     pub segments: Option<u32>,
     /// How memory is mapped for the disk; `None` if the disk is unknown.
     pub dma: Option<Dma>,
+    /// What it took to fetch a [`Content`](crate::content::Content); `None` for files.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub fetched: Option<Fetched>,
     /// Why the transfer differed from the request or from the best method.
     pub notes: Vec<String>,
     /// Why the preferred backends were not available.
@@ -134,6 +142,7 @@ mod tests {
             (Mode::Buffered, "buffered"),
             (Mode::Mixed, "mixed"),
             (Mode::PageCache, "page-cache"),
+            (Mode::Fetched, "fetched"),
             (Mode::Unknown, "unknown"),
         ];
         for (mode, name) in names {

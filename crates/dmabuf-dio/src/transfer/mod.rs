@@ -14,7 +14,7 @@ pub(crate) mod system_heap;
 pub(crate) mod task;
 
 mod plan;
-mod supply;
+pub(crate) mod supply;
 mod window;
 
 use std::os::fd::BorrowedFd;

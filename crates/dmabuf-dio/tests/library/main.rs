@@ -7,6 +7,7 @@ mod common;
 
 mod bad_input;
 mod buf;
+mod content;
 mod control;
 mod device;
 mod durable;
