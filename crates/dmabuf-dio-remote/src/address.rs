@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! URLs of objects, and how they are shown: without what may be secret.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use reqwest::Url;
+
+use crate::trouble::{Trouble, failed};
+
+/// The schemes, and who serves them.
+const SCHEMES: [(&str, Kind); 8] = [
+    ("s3", Kind::S3),
+    ("gs", Kind::Google),
+    ("az", Kind::Azure),
+    ("abfs", Kind::Azure),
+    ("abfss", Kind::Azure),
+    ("azure", Kind::Azure),
+    ("https", Kind::Web),
+    ("http", Kind::Web),
+];
+
+/// Who serves an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    S3,
+    Google,
+    Azure,
+    Web,
+}
+
+/// Whether a path is the URL of an object: `s3://`, `gs://`, `az://`, `https://`, `http://`.
+pub fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| scheme(text).is_some())
+}
+
+fn scheme(text: &str) -> Option<Kind> {
+    let (scheme, _) = text.split_once("://")?;
+    let found = SCHEMES.iter().find(|(name, _)| scheme.eq_ignore_ascii_case(name))?;
+    Some(found.1)
+}
+
+/// Where an object is. `Debug` and [`name`](Self::name) show neither the query, which signs URLs, nor a password.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) kind: Kind,
+    url: Url,
+    name: PathBuf,
+}
+
+impl Address {
+    /// Takes a URL apart.
+    pub(crate) fn parse(text: &str) -> Result<Self, dmabuf_dio::Error> {
+        let bare = |what: &str| {
+            // Not all of it: it may have a secret.
+            let shown = text.split(['?', '#']).next().unwrap_or_default();
+            let shown = match shown.split_once("://") {
+                Some((scheme, rest)) => {
+                    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+                    format!("{scheme}://{host}")
+                }
+                None => shown.to_owned(),
+            };
+            failed(Path::new(&shown), 0..0, &Trouble::Address(what.to_owned()))
+        };
+        let kind = scheme(text).ok_or_else(|| bare("it begins with no known scheme"))?;
+        let url = Url::parse(text).map_err(|error| bare(&error.to_string()))?;
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(bare("it names no bucket or host"));
+        }
+        let mut shown = url.clone();
+        shown.set_query(None);
+        shown.set_fragment(None);
+        let _ = shown.set_username("");
+        let _ = shown.set_password(None);
+        // As it was typed, but for what may be secret: names are not escaped in messages.
+        let name = percent_decoded(shown.as_str());
+        Ok(Self { kind, url, name: name.into() })
+    }
+
+    /// What messages call it.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// The whole URL, with what may be secret.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The name of the object in its bucket: the path, as it was typed.
+    pub(crate) fn key(&self) -> String {
+        percent_decoded(self.url.path().trim_start_matches('/'))
+    }
+
+    /// Whether it stands for all objects whose names begin so.
+    pub(crate) fn is_prefix(&self) -> bool {
+        self.url.path().ends_with('/') || self.key().is_empty()
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Address").field(&self.name).finish()
+    }
+}
+
+/// Replaces `%41` by `A`, where that gives text.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = |at: usize| tail.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        if let (b'%', Some(high), Some(low)) = (first, hex(0), hex(1)) {
+            bytes.push((high * 16 + low) as u8);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_from_paths() {
+        for url in ["s3://b/k", "S3://b/k", "gs://b/k", "az://c/k", "https://h/p", "http://h/p"] {
+            assert!(is_url(Path::new(url)), "{url}");
+        }
+        for path in ["s3:/b/k", "model.gguf", "/s3://b", "ftp://h/p", "file:///p", "://", "s3"] {
+            assert!(!is_url(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let text = "https://user:pass@host:81/a%20b/c?X-Amz-Signature=0123abc&token=t#frag";
+        let address = Address::parse(text).expect("a URL");
+        assert_eq!(address.name(), Path::new("https://host:81/a b/c"));
+        assert_eq!(format!("{address:?}"), r#"Address("https://host:81/a b/c")"#);
+        assert_eq!(address.key(), "a b/c");
+        assert!(address.url().as_str().contains("0123abc"), "it is still asked for");
+        for wrong in ["https://user:pass@/x?secret", "https://user:pass@h:99999/x?secret"] {
+            let error = Address::parse(wrong).expect_err("it is no URL");
+            let said = format!("{error} {} {error:?}", error.hint());
+            assert!(!said.contains("pass") && !said.contains("secret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn prefixes_end_with_a_slash() {
+        for (url, is_prefix) in
+            [("s3://b/k", false), ("s3://b/k/", true), ("s3://b", true), ("s3://b/", true)]
+        {
+            assert_eq!(Address::parse(url).expect("a URL").is_prefix(), is_prefix, "{url}");
+        }
+    }
+}

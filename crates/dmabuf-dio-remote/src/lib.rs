@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loads objects of stores into the buffers of `dmabuf-dio`: `s3://`, `gs://`, `az://`, `https://` and `http://`.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), dmabuf_dio::Error> {
+//! use dmabuf_dio::Loader;
+//! use dmabuf_dio_remote::{Object, Settings};
+//!
+//! let object = Object::open("s3://models/llama.gguf", &Settings::default())?;
+//! let buffer = Loader::from_content(object).load()?;
+//! # let _ = buffer;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`Object`] | an object, as a [`Content`](dmabuf_dio::content::Content) |
+//! | [`Prefix`] | all objects whose names begin alike, as a [`Folder`](dmabuf_dio::content::Folder) |
+//! | [`Upload`] | a new object, of which nothing is visible until it is complete |
+//! | [`Settings`] | how requests are made, and what is checked |
+//! | [`Sums`] | the sums of the chunks of a file, to check an object with |
+//!
+//! The object's version is pinned when it is opened: its `ETag`, and the generation where there is one. Each range is
+//! asked for with it. A range that fails is tried again by itself, from the byte on that it got to. Nothing is handed
+//! out that was not checked as asked. docs/remote.md of the source tree has the credentials and the limits.
+//!
+//! An open object has threads: a child of `fork(2)` opens its own.
+//!
+//! Internally, `object.rs` opens, `read.rs` runs the threads of a read, which `job.rs` has the state of, `range.rs` fetches one
+//! range, and `origin/` makes requests: `web.rs` plain ones, `store.rs` signed ones.
+
+#![cfg(target_os = "linux")]
+
+mod address;
+mod job;
+mod net;
+mod object;
+mod origin;
+mod pace;
+mod prefix;
+mod profile;
+mod range;
+mod read;
+mod settings;
+mod source;
+mod sums;
+mod trouble;
+mod upload;
+mod whole;
+
+pub use address::is_url;
+pub use object::Object;
+pub use prefix::Prefix;
+pub use settings::Settings;
+pub use sums::{Sums, SumsError};
+pub use upload::Upload;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the bytes of an object come from.
+
+mod answer;
+pub(crate) mod store;
+mod web;
+
+use std::ops::Range;
+
+use self::answer::Body;
+use self::store::Store;
+use self::web::Web;
+use crate::address::{Address, Kind};
+use crate::net::Net;
+use crate::trouble::Trouble;
+
+/// One version of an object.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Web(Web),
+    Store(Store),
+}
+
+impl Origin {
+    /// Asks for the length and the version.
+    pub(crate) async fn open(address: &Address, net: &Net) -> Result<Self, Trouble> {
+        Ok(match address.kind {
+            Kind::Web => Self::Web(Web::open(net.client.clone(), address.url()).await?),
+            _ => Self::Store(Store::open(address, net).await?),
+        })
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Web(web) => web.length,
+            Self::Store(store) => store.length,
+        }
+    }
+
+    /// The version as the store names it, if it does.
+    pub(crate) fn tag(&self) -> Option<&str> {
+        match self {
+            Self::Web(web) => web.tag.as_deref(),
+            Self::Store(store) => store.tag.as_deref(),
+        }
+    }
+
+    /// Asks for a range of that version.
+    pub(crate) async fn get(&self, range: Range<u64>) -> Result<Body, Trouble> {
+        match self {
+            Self::Web(web) => web.get(range).await,
+            Self::Store(store) => store.get(range).await,
+        }
+    }
+}
