@@ -46,8 +46,8 @@ impl Block {
         let (offset, length) = (read.range.start, read.range.end - read.range.start);
         let memory = self.memory.owner_mut();
         match read.source {
-            Source::File(file) => {
-                let loader = Loader::from(file).offset(offset).length(length);
+            Source::Origin(origin) => {
+                let loader = Loader::from(origin).offset(offset).length(length);
                 loader.cancel(cancel.clone()).load_over(memory)?;
                 self.start = memory.data_offset();
             }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is read into one block, and where it is copied to.
 
-use std::fs::File;
 use std::ops::Range;
+
+use dmabuf_dio::Origin;
 
 use crate::error::{Error, Result};
 use crate::memory::DeviceMemory;
@@ -10,7 +11,7 @@ use crate::memory::DeviceMemory;
 /// Reading so many bytes between two places costs as little as another request.
 const GAP: u64 = 256 << 10;
 
-/// Bytes of a file or of memory, and where they belong in a device's memory.
+/// Bytes of a file, of a content or of memory, and where they belong in a device's memory.
 #[derive(Clone, Debug)]
 pub struct Place<'f> {
     source: Source<'f>,
@@ -21,14 +22,14 @@ pub struct Place<'f> {
 /// Where bytes come from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'f> {
-    File(&'f File),
+    Origin(Origin<'f>),
     Bytes(&'f [u8]),
 }
 
 impl Source<'_> {
     fn is(self, other: Self) -> bool {
         match (self, other) {
-            (Self::File(one), Self::File(other)) => std::ptr::eq(one, other),
+            (Self::Origin(one), Self::Origin(other)) => one.is(other),
             (Self::Bytes(one), Self::Bytes(other)) => std::ptr::eq(one, other),
             _ => false,
         }
@@ -36,18 +37,18 @@ impl Source<'_> {
 }
 
 impl<'f> Place<'f> {
-    /// A range of a file, and its place in memory of a device: `at` bytes from its start.
+    /// A range of an open file or of a content, and its place in memory of a device: `at` bytes from its start.
     ///
     /// # Errors
     ///
     /// [`Error::NoPlace`] if the range is reversed or exceeds the memory.
     pub fn new(
-        file: &'f File,
+        origin: impl Into<Origin<'f>>,
         range: Range<u64>,
         memory: &'f DeviceMemory,
         at: u64,
     ) -> Result<Self> {
-        Self::of(Source::File(file), range, memory, at)
+        Self::of(Source::Origin(origin.into()), range, memory, at)
     }
 
     /// Memory of the host, which the processor copies into the ring, and its place in memory of a device: `at` bytes
@@ -75,15 +76,19 @@ impl<'f> Place<'f> {
         Ok(Self { source, range, address: memory.address() + at })
     }
 
-    /// A range of a file, and an address in memory of a device, such as that of a framework's tensor.
+    /// A range of an open file or of a content, and an address in memory of a device, such as that of a framework's tensor.
     ///
     /// # Safety
     ///
     /// The bytes of the range, from `address` on, are memory of the device that nothing else uses until the load is
     /// over, except work of the stream that the load is to wait for.
-    pub unsafe fn at_address(file: &'f File, range: Range<u64>, address: u64) -> Self {
+    pub unsafe fn at_address(
+        origin: impl Into<Origin<'f>>,
+        range: Range<u64>,
+        address: u64,
+    ) -> Self {
         let range = range.start..range.end.max(range.start);
-        Self { source: Source::File(file), range, address }
+        Self { source: Source::Origin(origin.into()), range, address }
     }
 }
 
@@ -134,6 +139,8 @@ pub(crate) fn reads<'f>(places: &[Place<'f>], most: u64) -> Vec<Read<'f>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
@@ -171,6 +178,6 @@ mod tests {
                 (mib + 1..mib + 2, vec![(mib + 1..mib + 2, 500)]),
             ]
         );
-        assert!(reads[5].source.is(Source::File(&other)));
+        assert!(reads[5].source.is(Source::Origin((&other).into())));
     }
 }

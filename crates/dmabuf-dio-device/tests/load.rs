@@ -2,13 +2,17 @@
 //! Loads to a stand-in for a device: every byte, and what the driver is asked to do.
 
 mod common;
+#[path = "../../dmabuf-dio-tensors/tests/common/contents.rs"]
+mod contents;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
 use common::{StandIn, content, folder, sample};
 use dmabuf_dio::CancelToken;
+use dmabuf_dio::content::Content;
 use dmabuf_dio_device::{Device, Error, ForeignStream, Place, StagingRing, Vendor};
 
 const MIB: u64 = 1 << 20;
@@ -64,6 +68,39 @@ fn every_byte_arrives_however_late_the_copies_are() {
         assert_eq!(counters.pins, 8, "registered once: {counters:?}");
         assert!(delay == 0 || counters.most_pending > 1, "nothing overlaps: {counters:?}");
     }
+}
+
+#[test]
+fn bytes_of_a_content_arrive_or_its_error_does() {
+    let (stand_in, folder) = (StandIn::new(), folder());
+    stand_in.setup(1, 300, 1 << 40);
+    let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
+    let mut ring = StagingRing::new(&device, 3 * MIB).expect("a ring");
+    let (_, expected) = sample(folder.path(), "sample", (24 * MIB + 77) as usize);
+    let memory = contents::Memory::new("store://of/tests", expected.clone());
+    let content: Arc<dyn Content> = memory.clone();
+    let ranges = ranges(expected.len() as u64);
+    let targets: Vec<_> = ranges
+        .iter()
+        .map(|range| device.alloc(range.end - range.start + 1).expect("memory"))
+        .collect();
+    let place = |(range, target): (&Range<u64>, _)| Place::new(&content, range.clone(), target, 1);
+    let places: Vec<_> = ranges.iter().zip(&targets).map(place).map(Result::unwrap).collect();
+    let report = ring.load(&places, None, &CancelToken::new()).expect("a load");
+    let asked = memory.asked();
+    assert_eq!(report.reads, asked.len() as u64);
+    assert_eq!(report.read, asked.iter().map(|range| range.end - range.start).sum::<u64>());
+    for (range, target) in ranges.iter().zip(&targets) {
+        let found = self::content(target);
+        assert!(found[1..] == expected[range.start as usize..range.end as usize], "{range:?}");
+    }
+    memory.break_at(15 * MIB, 1);
+    let error = ring.load(&places, None, &CancelToken::new()).expect_err("broken");
+    let Error::Host(dmabuf_dio::Error::Content { offset, .. }) = error else { panic!("{error}") };
+    assert_eq!(offset, 15 * MIB);
+    ring.load(&places, None, &CancelToken::new()).expect("the next time");
+    drop((ring, targets, device));
+    stand_in.assert_clean("loads of a content");
 }
 
 #[test]

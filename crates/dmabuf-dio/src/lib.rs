@@ -32,7 +32,7 @@
 //! | [`DmaBuf`], [`Map`], [`MapMut`] | what devices import, and views of the content |
 //! | [`Report`], [`Refusal`] | how the data was transferred, and why a backend was not available |
 //! | [`Progress`], [`CancelToken`] | watching a transfer, and stopping it |
-//! | [`content`] | sources that are no files, such as the objects of a store |
+//! | [`content`], [`Origin`] | sources that are no files, such as the objects of a store |
 //! | [`gather`] | many small pieces of a file at once |
 //! | [`probe`] | what this kernel, its devices and a file offer |
 //! | [`lend`] | the layer below: memory lent to the kernel, for custom schedulers |
@@ -76,6 +76,7 @@ mod memory;
 mod numa;
 mod one_by_one;
 mod options;
+mod origin;
 mod refusal;
 mod report;
 mod save;
@@ -98,6 +99,7 @@ pub use memory::sizes::PageSizes;
 pub use numa::{Numa, UnknownNuma};
 pub use one_by_one::OneByOne;
 pub use options::Options;
+pub use origin::Origin;
 pub use report::{Mode, Report};
 pub use save::Saver;
 
