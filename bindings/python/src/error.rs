@@ -135,7 +135,8 @@ fn path_of(error: &Error) -> Option<&Path> {
         | Error::Target { path, .. }
         | Error::OldFileGone { path, .. }
         | Error::Source { path, .. }
-        | Error::Cancelled { path, .. } => Some(path),
+        | Error::Cancelled { path, .. }
+        | Error::Content { name: path, .. } => Some(path),
         _ => None,
     }
 }

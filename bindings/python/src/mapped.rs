@@ -40,7 +40,7 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps bytes of a tensor, at least one. `None` if there are too many mappings.
+    /// Maps bytes of a tensor, at least one. `None` if there are too many mappings, or if they are no file's.
     pub(crate) fn new<'py>(
         py: Python<'py>,
         model: &Model,
@@ -51,8 +51,9 @@ impl Mapped {
             return Ok(None);
         }
         let file = &model.files()[tensor.file];
+        let Some(open) = file.file() else { return Ok(None) };
         let (offset, length) = (tensor.range.start + range.start, range.end - range.start);
-        let end = file.file().metadata().map_or(0, |facts| facts.len());
+        let end = open.metadata().map_or(0, |facts| facts.len());
         if offset + length > end {
             let path = file.path().to_owned();
             let source = dmabuf_dio::Error::ShortFile { path, offset, length, end, done: 0 };
@@ -69,7 +70,7 @@ impl Mapped {
                 size,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE,
-                file.file().as_raw_fd(),
+                open.as_raw_fd(),
                 (offset - before as u64) as libc::off64_t,
             )
         };

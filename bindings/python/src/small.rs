@@ -20,7 +20,7 @@ use crate::error::raise_tensors;
 const MOST: usize = 1 << 30;
 
 /// Bytes of a tensor, in memory that nothing else refers to. `None` if not `wait` and the page cache
-/// does not have all of them.
+/// does not have all of them, or if they are no file's.
 pub(crate) fn read<'py>(
     py: Python<'py>,
     model: &Arc<Model>,
@@ -38,6 +38,7 @@ pub(crate) fn read<'py>(
         return Ok(None);
     }
     let file = &model.files()[tensor.file];
+    let Some(open) = file.file() else { return Ok(None) };
     let size = length as usize;
     // SAFETY: without bytes to copy from, the array has undefined content until it is read into below.
     let (array, place) = unsafe {
@@ -47,7 +48,7 @@ pub(crate) fn read<'py>(
         (array, place)
     };
     let offset = tensor.range.start + range.start;
-    let (fd, kept) = (file.file().as_raw_fd(), Arc::clone(model));
+    let (fd, kept) = (open.as_raw_fd(), Arc::clone(model));
     let mut flags = libc::RWF_NOWAIT;
     let mut done = 0;
     while done < size {
@@ -60,7 +61,7 @@ pub(crate) fn read<'py>(
             Ok(0) if !wait => return Ok(None),
             Ok(0) if flags != 0 => flags = 0,
             Ok(0) => {
-                let end = file.file().metadata().map_or(at, |facts| facts.len());
+                let end = open.metadata().map_or(at, |facts| facts.len());
                 let path = file.path().to_owned();
                 let source = dmabuf_dio::Error::ShortFile { path, offset, length, end, done: 0 };
                 let path = file.path().to_owned();
@@ -105,7 +106,7 @@ fn read_around(fd: c_int, at: u64, len: u64) {
 
 /// Whether the page cache has the first, the middle and the last byte of a range of a tensor.
 pub(crate) fn is_cached(model: &Model, tensor: &Tensor, range: &Range<u64>) -> bool {
-    let file = model.files()[tensor.file].file();
+    let Some(file) = model.files()[tensor.file].file() else { return false };
     let fd = file.as_raw_fd();
     let Some(last) = range.end.checked_sub(1) else { return true };
     [range.start, u64::midpoint(range.start, last), last].into_iter().all(|at| {

@@ -75,6 +75,12 @@ pub enum Error {
         /// Names of some of them.
         found: Vec<String>,
     },
+    /// A content names other files, and was opened without its folder.
+    #[error("{}: it names other files, which are in its folder", path.display())]
+    NeedsFolder {
+        /// The content.
+        path: PathBuf,
+    },
     /// A header or an index is malformed. Nothing was loaded.
     #[error("{}: {reason}", path.display())]
     Malformed {
@@ -118,7 +124,7 @@ pub enum Error {
         world: u32,
     },
     /// A load failed. Its buffers are freed.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", load_text(path, source))]
     Load {
         /// The file.
         path: PathBuf,
@@ -170,6 +176,7 @@ impl Error {
             Self::Ambiguous { .. } => {
                 "name the file instead of the folder; put a model of several files into a folder of its own".into()
             }
+            Self::NeedsFolder { .. } => "open it with its folder: Model::open_in".into(),
             Self::Malformed { reason: Malformed::NotAModel { found }, .. } => found.hint().into(),
             Self::Malformed { reason, .. } => hint_of(reason).into(),
             Self::NoTensor { .. } => Hint::TensorNames,
@@ -180,6 +187,13 @@ impl Error {
             Self::Load { source, .. } | Self::Buffer(source) | Self::Save(source) => source.hint(),
         }
     }
+}
+
+/// The library names a file that it got as a descriptor otherwise, and a content by its name.
+fn load_text(path: &Path, source: &dmabuf_dio::Error) -> String {
+    let (path, text) = (path.display().to_string(), source.to_string());
+    let is_named = text.strip_prefix(&path).is_some_and(|rest| rest.starts_with(':'));
+    if is_named { text } else { format!("{path}: {text}") }
 }
 
 fn save_text(error: &dmabuf_dio::Error) -> String {

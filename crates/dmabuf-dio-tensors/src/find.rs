@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::index::MAX_FILES;
 use crate::split_name::SplitName;
+use crate::store::{self, Store};
 
 /// The names that Hugging Face's libraries look for first.
 const INDEX: &str = "model.safetensors.index.json";
@@ -19,26 +20,32 @@ const NAMED: usize = 10;
 /// Ends of names of models in formats that are not read.
 const OTHERS: [&str; 8] = [".bin", ".pt", ".pth", ".ckpt", ".onnx", ".h5", ".msgpack", ".tflite"];
 
-/// The model files of a folder.
+/// The model files of a folder, by their names in it.
 pub(crate) enum Found {
     /// An index, a single file, or the first part of a split GGUF model.
-    File(PathBuf),
+    File(String),
     /// All shards of a safetensors model that has no index.
-    Shards(Vec<PathBuf>),
+    Shards(Vec<String>),
 }
 
 /// The model of a folder. The first of these that exists: `model.safetensors.index.json`,
 /// `model.safetensors`, the only other index, the only other safetensors file or set of shards, the only
 /// GGUF file or split model.
-pub(crate) fn in_folder(folder: &Path) -> Result<Found> {
+pub(crate) fn in_folder(store: Store<'_>) -> Result<Found> {
+    let names = match store.names() {
+        Err(error) if store::cannot_list(&error) => return unlisted(store),
+        names => names?,
+    };
+    let usual = [INDEX, SINGLE].into_iter().filter(|usual| names.iter().any(|name| name == usual));
+    let usual: Vec<_> = usual.collect();
+    // A link may lead nowhere.
+    if let Some(name) = usual.iter().find(|name| store.is_there(name)).or(usual.last()) {
+        return Ok(Found::File((*name).to_owned()));
+    }
     let mut sorts: [Sort; 3] = Default::default();
     let mut other = None;
-    let error = |source| Error::Open { path: folder.to_owned(), source };
-    for entry in std::fs::read_dir(folder).map_err(error)? {
-        let name = entry.map_err(error)?.file_name();
-        let Some(name) = name.to_str() else { continue };
+    for name in names.iter().map(String::as_str) {
         match name {
-            INDEX | SINGLE => return Ok(Found::File(folder.join(pick(folder)))),
             _ if name.ends_with(".safetensors.index.json") => sorts[0].add(name, None),
             _ if name.ends_with(".safetensors") => {
                 sorts[1].add(name, SplitName::of_safetensors(name));
@@ -51,14 +58,14 @@ pub(crate) fn in_folder(folder: &Path) -> Result<Found> {
         }
     }
     match sorts.into_iter().find(|sort| !sort.is_empty()) {
-        Some(sort) => sort.only(folder),
-        None => Err(Error::NoModel { path: folder.to_owned(), other }),
+        Some(sort) => sort.only(store),
+        None => Err(Error::NoModel { path: store.folder().to_owned(), other }),
     }
 }
 
-/// The first of the two usual names that the folder has.
-fn pick(folder: &Path) -> &'static str {
-    if folder.join(INDEX).exists() { INDEX } else { SINGLE }
+/// The first of the usual names that a folder has, which does not tell its names.
+fn unlisted(store: Store<'_>) -> Result<Found> {
+    Ok(Found::File(if store.has(INDEX)? { INDEX } else { SINGLE }.to_owned()))
 }
 
 /// Files of one sort.
@@ -89,9 +96,9 @@ impl Sort {
     }
 
     /// The only model.
-    fn only(mut self, folder: &Path) -> Result<Found> {
+    fn only(mut self, store: Store<'_>) -> Result<Found> {
         match (&self.single[..], self.sets.len()) {
-            ([name], 0) => return Ok(Found::File(folder.join(name))),
+            ([name], 0) => return Ok(Found::File(name.clone())),
             ([], 1) => {}
             _ => {
                 let mut found = self.single;
@@ -103,39 +110,38 @@ impl Sort {
                 }));
                 found.sort_unstable();
                 found.truncate(NAMED);
-                return Err(Error::Ambiguous { path: folder.to_owned(), found });
+                return Err(Error::Ambiguous { path: store.folder().to_owned(), found });
             }
         }
         let (last, numbers) = self.sets.pop_first().unwrap_or_default();
         let gguf = SplitName::of_gguf(&last);
         let Some(split) = gguf.or_else(|| SplitName::of_safetensors(&last)) else {
-            return Err(Error::NoModel { path: folder.to_owned(), other: None });
+            return Err(Error::NoModel { path: store.folder().to_owned(), other: None });
         };
-        complete(folder, &split, |number| numbers.contains(&number))?;
+        let missing = (1..=split.count).filter(|number| !numbers.contains(number));
+        let missing = missing.map(|number| split.name(number)).collect();
+        if let Some(error) = incomplete(store, &split, missing) {
+            return Err(error);
+        }
         Ok(match gguf {
-            Some(split) => Found::File(folder.join(split.name(1))),
-            None => Found::Shards(
-                (1..=split.count).map(|number| folder.join(split.name(number))).collect(),
-            ),
+            Some(split) => Found::File(split.name(1)),
+            None => Found::Shards((1..=split.count).map(|number| split.name(number)).collect()),
         })
     }
 }
 
-/// Fails, with their names, if parts of a model are missing.
-pub(crate) fn complete(
-    folder: &Path,
+/// The error of a model of which these parts are missing; `None` if there are none.
+pub(crate) fn incomplete(
+    store: Store<'_>,
     split: &SplitName<'_>,
-    is_there: impl Fn(u32) -> bool,
-) -> Result<()> {
-    let missing = (1..=split.count).filter(|number| !is_there(*number));
-    let names = missing.map(|number| split.name(number));
-    missing_files(names.collect()).map_or(Ok(()), |missing| {
-        Err(Error::MissingParts { path: folder.to_owned(), missing, count: split.count })
-    })
+    missing: Vec<String>,
+) -> Option<Error> {
+    let (path, missing) = (store.folder().to_owned(), some_of(missing)?);
+    Some(Error::MissingParts { path, missing, count: split.count })
 }
 
 /// Some of the names and how many more there are, for an error; `None` without names.
-pub(crate) fn missing_files(mut names: Vec<String>) -> Option<Vec<String>> {
+pub(crate) fn some_of(mut names: Vec<String>) -> Option<Vec<String>> {
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     if more > 0 {
@@ -145,13 +151,10 @@ pub(crate) fn missing_files(mut names: Vec<String>) -> Option<Vec<String>> {
 }
 
 /// A safetensors file beside an index that does not name it.
-pub(crate) fn beside(folder: &Path, named: &[String]) -> Option<String> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let names = std::fs::read_dir(folder).ok()?.filter_map(|entry| {
-        let name = entry.ok()?.file_name().into_string().ok()?;
-        (name.ends_with(".safetensors") && !named.contains(&name)).then_some(name)
-    });
-    names.min_by_key(|name| (name != SINGLE, name.clone()))
+pub(crate) fn beside(store: Store<'_>, named: &[String]) -> Option<String> {
+    let names = store.names().ok()?.into_iter();
+    let other = names.filter(|name| name.ends_with(".safetensors") && !named.contains(name));
+    other.min_by_key(|name| (name != SINGLE, name.clone()))
 }
 
 /// Whether a path names an index.

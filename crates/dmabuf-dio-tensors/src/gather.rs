@@ -2,12 +2,15 @@
 //! Bytes from many places of a file, next to each other in memory of their own.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use dmabuf_dio::content::{self, Content};
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
-use dmabuf_dio::{Buffer, CancelToken, Direction, Error, Loader, Options};
+use dmabuf_dio::{Buffer, CancelToken, Direction, Error, Options, Origin};
 
-use crate::model::ModelFile;
+use crate::file::ModelFile;
+use crate::settings::GAP_OF_CONTENT;
 use crate::shared::failure;
 use crate::strips::Strips;
 use crate::workers;
@@ -22,6 +25,10 @@ const PIECE: u64 = 1 << 20;
 const PIECES: usize = 8 << 10;
 /// Reading as many bytes between two strips costs less than another request.
 const JOIN: u64 = 8 << 10;
+/// The window of a content: a request takes as long as so many bytes.
+const FETCHED: u64 = 8 << 20;
+/// Pieces of a content that one thread fetches at the same time.
+const TOGETHER: usize = 8;
 
 /// The threads of a reader's gathers, each of which has a window.
 #[derive(Debug, Default)]
@@ -37,11 +44,11 @@ struct Taken<'t> {
 
 impl Threads {
     /// As many as are wanted and are left, at least one: gathers at the same time share the disk.
-    fn take(&self, wanted: u64) -> Taken<'_> {
+    fn take(&self, wanted: u64, window: u64) -> Taken<'_> {
         let mut busy = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let free = THREADS.saturating_sub(*busy);
         let (count, window) =
-            if free == 0 { (1, WINDOW / 2) } else { (wanted.clamp(1, free), WINDOW) };
+            if free == 0 { (1, window / 2) } else { (wanted.clamp(1, free), window) };
         *busy += count;
         Taken { threads: self, count, window }
     }
@@ -65,8 +72,12 @@ pub(crate) fn load(
     let mut memory = Buffer::zeroed_with(len, options)?;
     let mut rest = memory.bytes_mut().unwrap_or_default();
     let span = strips.span();
-    let is_dense = strips.widest_gap() <= JOIN;
-    let taken = threads.take((span.end - span.start) / WINDOW);
+    let (join, window) = match file.origin() {
+        Origin::File(_) => (JOIN, WINDOW),
+        Origin::Content(_) => (GAP_OF_CONTENT, FETCHED),
+    };
+    let is_dense = strips.widest_gap() <= join;
+    let taken = threads.take((span.end - span.start) / window, window);
     let (jobs, window) = (taken.count, taken.window);
     let first = |job: u64| strips.count() * job / jobs;
     let mut shares = Vec::new();
@@ -91,13 +102,12 @@ pub(crate) fn load(
     let read: Option<u64> =
         workers::run(shares.len(), shares.len(), cancel, work)?.into_iter().sum();
     drop(shares);
-    let read = read.ok_or_else(|| Error::Cancelled {
-        path: file.path().to_owned(),
-        direction: Direction::Load,
-        done: 0,
-        length: len,
-    })?;
+    let read = read.ok_or_else(|| cancelled(file.path(), len))?;
     Ok((memory, read))
+}
+
+fn cancelled(path: &Path, length: u64) -> Error {
+    Error::Cancelled { path: path.to_owned(), direction: Direction::Load, done: 0, length }
 }
 
 /// Reads strips, none longer than a piece, one after the other to `target`.
@@ -132,6 +142,8 @@ enum Source<'m> {
     /// All from its first to its last byte.
     Load(&'m ModelFile, u64, Options, CancelToken),
     Gather(&'m ModelFile, Buffer, Box<Gathering>),
+    /// Pieces of a content, by requests of their own.
+    Fetch(&'m Arc<dyn Content>, u64, CancelToken),
 }
 
 impl<'m> Source<'m> {
@@ -148,8 +160,12 @@ impl<'m> Source<'m> {
         if is_dense {
             return load();
         }
+        let open = match file.origin() {
+            Origin::File(open) => open,
+            Origin::Content(content) => return Ok(Self::Fetch(content, window, cancel.clone())),
+        };
         let gathering = Buffer::memfd(window).and_then(|window| {
-            let gatherer = Gatherer::from(file.file()).direct(options.direct);
+            let gatherer = Gatherer::from(open).direct(options.direct);
             Ok((gatherer.cancel(cancel.clone()).open(&window)?, window))
         });
         match gathering {
@@ -163,7 +179,7 @@ impl<'m> Source<'m> {
     /// The most bytes of a batch.
     fn window(&self) -> u64 {
         match self {
-            Self::Load(_, window, ..) => *window,
+            Self::Load(_, window, ..) | Self::Fetch(_, window, _) => *window,
             Self::Gather(_, window, _) => window.len(),
         }
     }
@@ -171,7 +187,7 @@ impl<'m> Source<'m> {
     /// The most bytes of a strip.
     fn piece(&self) -> u64 {
         match self {
-            Self::Load(_, window, ..) => *window,
+            Self::Load(_, window, ..) | Self::Fetch(_, window, _) => *window,
             Self::Gather(..) => PIECE,
         }
     }
@@ -186,7 +202,7 @@ impl<'m> Source<'m> {
         match self {
             Self::Load(file, _, options, cancel) => {
                 let Some(piece) = batch.pieces.first() else { return Ok(target) };
-                let loader = Loader::from(file.file()).offset(piece.offset).length(piece.len);
+                let loader = file.loader().offset(piece.offset).length(piece.len);
                 let loaded = loader.options(options.clone()).cancel(cancel.clone()).load()?;
                 let all = loaded.bytes().unwrap_or_default();
                 batch.copy(strips, target, |at, out| {
@@ -206,6 +222,23 @@ impl<'m> Source<'m> {
                 let rest = batch.copy(strips, target, |at, out| map.read_at(at, out))?;
                 map.finish()?;
                 Ok(rest)
+            }
+            Self::Fetch(content, _, cancel) => {
+                let fetch = |number: usize, cancel: &CancelToken| {
+                    let piece = &batch.pieces[number];
+                    content::read(&***content, piece.offset, piece.len, cancel)
+                };
+                let count = batch.pieces.len();
+                let fetched = workers::run(count, TOGETHER, cancel, fetch)?;
+                let Some(fetched) = fetched.into_iter().collect::<Option<Vec<_>>>() else {
+                    return Err(cancelled(content.name(), batch.used));
+                };
+                batch.copy(strips, target, |at, out| {
+                    let number = batch.pieces.partition_point(|piece| piece.buf_offset <= at) - 1;
+                    let start = (at - batch.pieces[number].buf_offset) as usize;
+                    out.copy_from_slice(&fetched[number][start..start + out.len()]);
+                    Ok(())
+                })
             }
         }
     }
@@ -237,6 +270,7 @@ impl Batch {
                 let (block, place) = gathering.alignment();
                 (block.max(place), JOIN)
             }
+            Source::Fetch(..) => (1, GAP_OF_CONTENT),
         };
         let (window, piece) = (source.window(), source.piece());
         Self { window, unit, piece, join, used: 0, pieces: Vec::new(), strips: 0 }
@@ -327,14 +361,14 @@ mod tests {
     fn gathers_at_the_same_time_share_the_windows() {
         let threads = Threads::default();
         let shape = |taken: &Taken<'_>| (taken.count, taken.window);
-        let one = threads.take(100);
+        let one = threads.take(100, WINDOW);
         assert_eq!(shape(&one), (THREADS, WINDOW));
-        let (two, three) = (threads.take(100), threads.take(0));
+        let (two, three) = (threads.take(100, WINDOW), threads.take(0, WINDOW));
         assert_eq!((shape(&two), shape(&three)), ((1, WINDOW / 2), (1, WINDOW / 2)));
         drop(one);
-        assert_eq!(shape(&threads.take(100)), (1, WINDOW));
+        assert_eq!(shape(&threads.take(100, WINDOW)), (1, WINDOW));
         drop((two, three));
-        assert_eq!(shape(&threads.take(2)), (2, WINDOW));
-        assert_eq!(shape(&threads.take(100)), (THREADS, WINDOW));
+        assert_eq!(shape(&threads.take(2, WINDOW)), (2, WINDOW));
+        assert_eq!(shape(&threads.take(100, WINDOW)), (THREADS, WINDOW));
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dmabuf_dio::gather::Gatherer;
-use dmabuf_dio::{Backend, Buffer, CancelToken, Direction, Kind, Loader, Options};
+use dmabuf_dio::{Backend, Buffer, CancelToken, Direction, Kind, Options, Origin};
 
 use crate::error::{Error, Result};
+use crate::file::ModelFile;
 use crate::loaded::{Loaded, View};
 use crate::meter::{Meter, Progress};
-use crate::model::{Model, ModelFile};
+use crate::model::Model;
 use crate::plan::{self, Run};
 use crate::settings::{self, LoadSettings};
 use crate::tensor::Tensor;
@@ -58,11 +59,11 @@ impl<'m> TensorLoader<'m> {
         self
     }
 
-    /// The maximum number of bytes between two tensors that are read together; default 256 KiB, at
-    /// least a page. Bytes between tensors are loaded, too, and use memory.
+    /// The maximum number of bytes between two tensors that are read together; default 256 KiB, and 1 MiB for
+    /// contents; at least a page. Bytes between tensors are loaded, too, and use memory.
     #[must_use]
     pub fn gap(mut self, bytes: impl Into<Option<u64>>) -> Self {
-        self.settings.gap = bytes.into().unwrap_or(settings::GAP);
+        self.settings.gap = bytes.into();
         self
     }
 
@@ -73,14 +74,14 @@ impl<'m> TensorLoader<'m> {
         self
     }
 
-    /// The kind of buffers to create: [`Loader::kind`].
+    /// The kind of buffers to create: [`Loader::kind`](dmabuf_dio::Loader::kind).
     #[must_use]
     pub fn kind(mut self, kind: Kind) -> Self {
         self.settings.options.kind = kind;
         self
     }
 
-    /// Uses only this backend: [`Loader::backend`].
+    /// Uses only this backend: [`Loader::backend`](dmabuf_dio::Loader::backend).
     #[must_use]
     pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
         self.settings.options.backend = backend.into();
@@ -114,7 +115,7 @@ impl<'m> TensorLoader<'m> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoTensor`]; [`Error::Load`] as for [`Loader::load`], with the file. All buffers are
+    /// [`Error::NoTensor`]; [`Error::Load`] as for [`Loader::load`](dmabuf_dio::Loader::load), with the file. All buffers are
     /// freed then.
     pub fn load(&self) -> Result<Loaded> {
         let began = Instant::now();
@@ -155,7 +156,8 @@ impl<'m> TensorLoader<'m> {
     /// What is read of the files.
     fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
         // Within a page nothing is saved.
-        plan::runs(wanted, self.settings.gap.max(rustix::param::page_size() as u64))
+        let gap = self.settings.gap.unwrap_or_else(|| settings::usual_gap(self.model));
+        plan::runs(wanted, gap.max(rustix::param::page_size() as u64))
     }
 
     /// The tensors to load, in the model's order.
@@ -185,14 +187,29 @@ impl<'m> TensorLoader<'m> {
 
     fn run(&self, runs: &[Run], meter: Option<&Arc<Meter>>, cancel: &CancelToken) -> Result<Done> {
         let file = self.file(&runs[0]);
+        let loader = |run: &Run, cancel: &CancelToken| {
+            let loader = file.loader().offset(run.range.start).length(run.len());
+            let loader = loader.options(self.settings.options.clone()).cancel(cancel.clone());
+            match meter {
+                Some(meter) => loader.progress(meter.part(run.len())),
+                None => loader,
+            }
+        };
         if runs.len() > 1 {
-            let gatherer =
-                self.settings.gatherer(Gatherer::from(file.file())).cancel(cancel.clone());
-            let gatherer = match meter {
-                Some(meter) => gatherer.progress(meter.part(runs.iter().map(Run::len).sum())),
-                None => gatherer,
+            let shared = match file.origin() {
+                Origin::Content(_) => shared::fetch(&self.settings, file, runs, cancel, loader),
+                Origin::File(open) => {
+                    let gatherer = self.settings.gatherer(Gatherer::from(open));
+                    let gatherer = gatherer.cancel(cancel.clone());
+                    let gatherer = match meter {
+                        Some(meter) => {
+                            gatherer.progress(meter.part(runs.iter().map(Run::len).sum()))
+                        }
+                        None => gatherer,
+                    };
+                    shared::load(&self.settings, file, runs, &gatherer)
+                }
             };
-            let shared = shared::load(&self.settings, file, runs, &gatherer);
             if let Some((buffer, places)) = shared.map_err(|error| file.error(error))? {
                 let places = places.into_iter().map(|place| (0, place)).collect();
                 return Ok(Done { buffers: vec![buffer], places });
@@ -200,13 +217,7 @@ impl<'m> TensorLoader<'m> {
         }
         let mut done = Done { buffers: Vec::new(), places: Vec::new() };
         for run in runs {
-            let loader = Loader::from(file.file()).offset(run.range.start).length(run.len());
-            let loader = loader.options(self.settings.options.clone()).cancel(cancel.clone());
-            let loader = match meter {
-                Some(meter) => loader.progress(meter.part(run.len())),
-                None => loader,
-            };
-            let buffer = loader.load().map_err(|error| file.error(error))?;
+            let buffer = loader(run, cancel).load().map_err(|error| file.error(error))?;
             done.places.push((done.buffers.len(), buffer.data_offset()));
             done.buffers.push(buffer);
         }

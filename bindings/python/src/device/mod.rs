@@ -231,7 +231,7 @@ impl OneDevice {
     ) -> Result<DeviceReport, Failure> {
         let place = |&(number, (start, end), address): &(usize, (u64, u64), u64)| {
             let tensor = &model.tensors()[number];
-            let file = model.files()[tensor.file].file();
+            let file = model.files()[tensor.file].origin();
             let range = tensor.range.start + start..tensor.range.start + end;
             // SAFETY: the caller in Python has just allocated the memory for these bytes, and keeps it.
             unsafe { Place::at_address(file, range, address) }
@@ -274,7 +274,7 @@ impl OneDevice {
         let targets = tensors.iter().zip(&places);
         let whole = targets.filter(|(tensor, _)| tensor.is_contiguous() && !tensor.is_empty());
         let whole = whole.map(|(tensor, at)| {
-            Place::new(files[tensor.file].file(), tensor.range.clone(), &memory, *at)
+            Place::new(files[tensor.file].origin(), tensor.range.clone(), &memory, *at)
         });
         let whole = whole.collect::<Result<Vec<_>, _>>()?;
         let mut report = self.with_ring(total, |ring| ring.load(&whole, None, cancel))?;
@@ -299,7 +299,7 @@ impl OneDevice {
         cancel: &CancelToken,
     ) -> Result<(Option<DeviceMemory>, Vec<u64>, DeviceReport), Failure> {
         let (start, length) = (range.start, range.end - range.start);
-        let loader = Loader::from(model.files()[file].file()).offset(start).length(length);
+        let loader = Loader::from(model.files()[file].origin()).offset(start).length(length);
         let loader = loader.kind(Kind::Private).cancel(cancel.clone());
         let memory = self.device.map(loader.load().map_err(Error::from)?)?;
         let places = tensors.iter().map(|tensor| tensor.range.start.saturating_sub(start));

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::report::ReaderReport;
 use super::window::Window;
 use crate::plan;
-use crate::settings::GAP;
 use crate::tensor::Tensor;
 
 /// Requests may be this many tensors apart and still follow the order of the files: threads
@@ -14,7 +13,7 @@ use crate::tensor::Tensor;
 const NEAR: usize = 8;
 /// Requests in a row that are no accident.
 const STREAK: u32 = 2;
-/// After so many bytes in order it pays to read ahead, without being told what will be requested.
+/// `Costs::worth` of files.
 pub(super) const WORTH_A_LOAD: u64 = 4 << 20;
 
 /// Bytes of a read that is waited for: the rest is read ahead.
@@ -26,13 +25,23 @@ const BLOCK: u64 = 4096;
 /// Tensors that are read together, by their places in the model.
 pub(super) type Run = plan::Run<Vec<usize>>;
 
+/// What decides which tensors are read together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    /// The most bytes between two tensors of a read.
+    pub(super) gap: u64,
+    /// Of the bytes of a read, one part in so many may lie between its tensors. `None`: any.
+    pub(super) thrift: Option<u64>,
+    /// After so many bytes in order it pays to read ahead, without being told what will be requested.
+    pub(super) worth: u64,
+}
+
 /// Tensors that were read or are being read, and what was requested so far. `B`: the memory of a
 /// tensor.
 #[derive(Debug)]
 pub(super) struct Ahead<B> {
     places: BTreeMap<usize, Place<B>>,
-    /// Of the bytes of a read, one part in so many may lie between its tensors. `None`: up to `GAP` at a time.
-    thrift: Option<u64>,
+    costs: Costs,
     /// Bytes of the tensors in `places`.
     held: u64,
     /// How often each tensor was announced, until it is requested.
@@ -70,10 +79,10 @@ pub(super) enum Found<B> {
 }
 
 impl<B> Ahead<B> {
-    pub(super) fn new(window: Window, thrift: Option<u64>) -> Self {
+    pub(super) fn new(window: Window, costs: Costs) -> Self {
         Self {
             places: BTreeMap::new(),
-            thrift,
+            costs,
             held: 0,
             wanted: BTreeMap::new(),
             missing: BTreeSet::new(),
@@ -211,7 +220,7 @@ impl<B> Ahead<B> {
     fn limit(&self) -> u64 {
         let window = self.window.bytes();
         let in_vain = self.report.dropped > self.report.requested / 2;
-        let in_order = self.row >= WORTH_A_LOAD && self.streak >= STREAK;
+        let in_order = self.row >= self.costs.worth && self.streak >= STREAK;
         match (in_vain, self.wanted.is_empty()) {
             (false, false) => window,
             (false, true) if in_order => self.row.min(window),
@@ -256,7 +265,8 @@ impl<B> Ahead<B> {
 
     /// The bytes that a read may read in vain to go on with another tensor.
     fn gap(&self, run: &Run) -> u64 {
-        self.thrift.map_or(GAP, |thrift| run.len() / thrift).min(GAP)
+        let Costs { gap, thrift, .. } = self.costs;
+        thrift.map_or(gap, |thrift| run.len() / thrift).min(gap)
     }
 
     fn begin(&mut self, tensors: &[Tensor], run: &Run) {
@@ -321,6 +331,7 @@ mod tests {
     use super::*;
     use crate::byte_order::ByteOrder;
     use crate::dtype::Dtype;
+    use crate::settings::GAP;
 
     const MIB: u64 = 1 << 20;
 
@@ -335,8 +346,12 @@ mod tests {
         lens.iter().map(tensor).collect()
     }
 
+    fn costs(thrift: Option<u64>) -> Costs {
+        Costs { gap: GAP, thrift, worth: WORTH_A_LOAD }
+    }
+
     fn ahead(window: u64) -> Ahead<()> {
-        Ahead::new(Window::new(Some(window)), None)
+        Ahead::new(Window::new(Some(window), false), costs(None))
     }
 
     /// Requests a tensor as a reader does, with reads that end at once. Returns what was read.
@@ -377,7 +392,7 @@ mod tests {
             tensor.range.end -= 4;
             tensor.shape = vec![4];
         }
-        let mut ahead = Ahead::<()>::new(Window::new(Some(MIB)), Some(64));
+        let mut ahead = Ahead::<()>::new(Window::new(Some(MIB), false), costs(Some(64)));
         (0..8000).for_each(|number| ahead.want(number));
         let read: usize = (0..8000).map(|number| get(&mut ahead, &tensors, number).len()).sum();
         assert!(read < 20, "{read} reads");
@@ -387,7 +402,7 @@ mod tests {
             tensor.range.end -= 4096;
             tensor.shape = vec![4096];
         }
-        let mut ahead = Ahead::<()>::new(Window::new(Some(MIB)), Some(64));
+        let mut ahead = Ahead::<()>::new(Window::new(Some(MIB), false), costs(Some(64)));
         (0..100).for_each(|number| ahead.want(number));
         let read: usize = (0..100).map(|number| get(&mut ahead, &tensors, number).len()).sum();
         assert_eq!(read, 100);

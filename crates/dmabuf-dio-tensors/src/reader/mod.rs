@@ -11,15 +11,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::{Buffer, CancelToken, Direction, Kind, Loader, Options};
+use dmabuf_dio::{Buffer, CancelToken, Direction, Kind, Options};
 
-use self::ahead::{Ahead, Found, Run};
+use self::ahead::{Ahead, Costs, Found, Run};
 pub use self::report::ReaderReport;
 use self::window::Window;
 use crate::error::{Error, Result};
 use crate::gather;
 use crate::model::Model;
 use crate::part::Part;
+use crate::settings;
 use crate::strips::Strips;
 use crate::tensor::Tensor;
 
@@ -38,8 +39,8 @@ const TICK: Duration = Duration::from_millis(20);
 ///
 /// - Tensors that were announced ([`want`](Self::want)) are read ahead in the order of the files,
 ///   from the last one requested on.
-/// - If none is announced, tensors that follow those requested in that order are, once 4 MiB were:
-///   as many bytes as were requested. A program reads at most twice what it uses.
+/// - If none is announced, tensors that follow those requested in that order are, once 4 MiB were, or 1 MiB of
+///   contents: as many bytes as were requested. A program reads at most twice what it uses.
 ///
 /// `Send` and `Sync`: threads share what was read. Reads ahead run in threads of their own, so a
 /// child of `fork(2)` must not use a reader of its parent.
@@ -144,9 +145,15 @@ impl Reader {
         let reports_pages = false;
         let options =
             Options { kind: Kind::Private, backend: None, reports_pages, ..options.clone() };
-        // Ranks together read little more than the file.
-        let thrift = parts.is_some().then_some(THRIFT);
-        let ahead = Ahead::new(Window::new(window), thrift);
+        let is_of_contents = model.is_of_contents();
+        let gap = settings::usual_gap(&model);
+        let costs = if is_of_contents {
+            Costs { gap, thrift: None, worth: gap }
+        } else {
+            // Ranks together read little more than the file.
+            Costs { gap, thrift: parts.is_some().then_some(THRIFT), worth: ahead::WORTH_A_LOAD }
+        };
+        let ahead = Ahead::new(Window::new(window, is_of_contents), costs);
         let state = Mutex::new(State { ahead, running: 0, has_failed: false });
         let (cancel, ended) = (CancelToken::new(), Condvar::new());
         let threads = gather::Threads::default();
@@ -411,7 +418,7 @@ impl Shared {
         }
         let ranges = tensors.iter().map(|tensor| tensor.range.clone());
         let Range { start, end } = run.range;
-        let loader = Loader::from(file.file()).offset(start).length(end - start);
+        let loader = file.loader().offset(start).length(end - start);
         let loaded = loader.options(self.options.clone()).cancel(cancel.clone()).load();
         let loaded = loaded.map_err(|error| file.error(error))?;
         let first = loaded.data_offset();

@@ -17,19 +17,20 @@ const OF_FREE: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     bytes: u64,
-    is_chosen_by_caller: bool,
+    /// No speed changes it.
+    is_fixed: bool,
     /// Most that is chosen here.
     most: u64,
 }
 
 impl Window {
     /// `bytes`: what the caller wants, or else it is chosen from the free memory and the speed of
-    /// the disk.
-    pub(super) fn new(bytes: Option<u64>) -> Self {
-        let is_chosen_by_caller = bytes.is_some();
+    /// the disk. Of contents it is all that is allowed: the more is requested at once, the faster they come.
+    pub(super) fn new(bytes: Option<u64>, of_contents: bool) -> Self {
         let free = || probe::available_memory().map_or(MOST, |free| free / OF_FREE);
-        let most = if is_chosen_by_caller { MOST } else { free().clamp(LEAST, MOST) };
-        Self { bytes: bytes.unwrap_or(FIRST.min(most)), is_chosen_by_caller, most }
+        let most = if bytes.is_some() { MOST } else { free().clamp(LEAST, MOST) };
+        let first = if of_contents { most } else { FIRST.min(most) };
+        Self { bytes: bytes.unwrap_or(first), is_fixed: bytes.is_some() || of_contents, most }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -44,7 +45,7 @@ impl Window {
 
     /// Takes note of a read: the window follows the disk's speed.
     pub(super) fn measured(&mut self, bytes: u64, seconds: f64) {
-        if !self.is_chosen_by_caller && bytes >= LEAST / 8 && seconds > 0.0 {
+        if !self.is_fixed && bytes >= LEAST / 8 && seconds > 0.0 {
             let wanted = bytes as f64 / seconds * AHEAD_SECONDS;
             // Half of the way, as one read says little.
             self.bytes = (u64::midpoint(self.bytes, wanted as u64)).clamp(LEAST, self.most);
@@ -58,10 +59,10 @@ mod tests {
 
     #[test]
     fn window_follows_the_disk_unless_it_is_given() {
-        let mut given = Window::new(Some(1 << 20));
+        let mut given = Window::new(Some(1 << 20), false);
         given.measured(1 << 30, 0.1);
         assert_eq!((given.bytes(), given.step()), (1 << 20, 4 << 20));
-        let mut chosen = Window { bytes: FIRST, is_chosen_by_caller: false, most: MOST };
+        let mut chosen = Window { bytes: FIRST, is_fixed: false, most: MOST };
         for _ in 0..20 {
             chosen.measured(64 << 20, 0.064);
         }
@@ -74,5 +75,9 @@ mod tests {
             chosen.measured(64 << 20, 10.0);
         }
         assert_eq!((chosen.bytes(), chosen.step()), (LEAST, LEAST / 4));
+        let mut contents = Window { most: 200 << 20, ..Window::new(None, true) };
+        contents.bytes = contents.most;
+        contents.measured(64 << 20, 10.0);
+        assert_eq!((contents.bytes(), contents.step()), (200 << 20, 50 << 20));
     }
 }
