@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
 
 /// Whether a descriptor is a dma-buf: only dma-bufs have an exporter.
 pub(crate) fn is_dmabuf(fd: BorrowedFd<'_>) -> bool {
@@ -17,6 +17,18 @@ pub(crate) fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
         stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
     });
     nameless && is_tmpfs(fd)
+}
+
+/// Whether a descriptor is a file on a tmpfs that is only read: open for reading alone, and with a mode
+/// that lets nobody write. Other files with a name are no memory to share: their owners write them.
+pub(crate) fn is_kept(fd: BorrowedFd<'_>) -> bool {
+    let only_read = rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| {
+        flags & OFlags::ACCMODE == OFlags::RDONLY && !flags.contains(OFlags::PATH)
+    });
+    let locked = rustix::fs::fstat(fd).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o222 == 0
+    });
+    only_read && locked && is_tmpfs(fd)
 }
 
 /// The file systems that make a difference.
@@ -129,6 +141,25 @@ mod tests {
             assert!(!is_nameless_tmpfs(named.as_file().as_fd()), "{folder}: it has a name");
             let file = named.into_file();
             assert_eq!(is_nameless_tmpfs(file.as_fd()), in_memory, "{folder}: it has none");
+        }
+    }
+
+    #[test]
+    fn named_file_becomes_a_buffer_if_nobody_may_write_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        for (folder, in_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {
+            let Ok(stat) = rustix::fs::statfs(folder) else { continue };
+            if (stat.f_type as u64 == 0x0102_1994) != in_memory {
+                continue;
+            }
+            let Ok(file) = tempfile::NamedTempFile::new_in(folder) else { continue };
+            let reading = std::fs::File::open(file.path()).expect("opened");
+            assert!(!is_kept(reading.as_fd()), "{folder}: its owner may write");
+            let mode = std::fs::Permissions::from_mode(0o444);
+            std::fs::set_permissions(file.path(), mode).expect("a mode");
+            assert_eq!(is_kept(reading.as_fd()), in_memory, "{folder}");
+            assert!(!is_kept(file.as_file().as_fd()), "{folder}: open for writing");
         }
     }
 

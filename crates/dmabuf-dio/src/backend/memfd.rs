@@ -151,13 +151,34 @@ fn transfer(task: &Task<'_>, buf: &Shared, extent: Extent) -> Result<Transferred
         return Err(Error::ReadOnlyBuffer.into());
     }
     // A memfd that is sealed against writing can still be saved.
-    let mapping = Arc::new(buf.mapping(task.direction == Direction::Load)?);
-    mapping.advise(true);
+    let mapping = Arc::new(if task.direction == Direction::Load && has_no_pages(buf) {
+        first_mapping(task, buf)?
+    } else {
+        let mapping = buf.mapping(task.direction == Direction::Load)?;
+        mapping.advise(true);
+        mapping
+    });
     let mut moved = mapped::fill(task, ring, &mapping, extent, mapped::Origin::Given)?;
     if task.options.reports_pages {
         moved.pages = PageSizes::of(&mapping);
     }
     Ok(moved)
+}
+
+/// Whether nothing of a memfd, or a file on a tmpfs, is in memory yet.
+fn has_no_pages(buf: &Shared) -> bool {
+    rustix::fs::fstat(buf.as_fd()).is_ok_and(|stat| stat.st_blocks == 0)
+}
+
+/// Maps a memfd that the load is the first to fill: in huge pages if possible, as in [`load`].
+fn first_mapping(task: &Task<'_>, buf: &Shared) -> Result<Mapping> {
+    available::ensure(buf.len(), Charged::Us)?;
+    let mut mapping = map(buf)?;
+    mapping.advise(task.options.huge_pages);
+    if task.options.huge_pages && !huge::memfds_get_huge_pages() {
+        mapping.collapse();
+    }
+    Ok(mapping)
 }
 
 /// Allocates memory in huge pages and maps it; `None` if there is none.

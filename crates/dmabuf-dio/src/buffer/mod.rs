@@ -194,7 +194,9 @@ impl Buffer {
         Ok(Self::private(Arc::new(mapping)))
     }
 
-    /// Takes ownership of a descriptor of a dma-buf or memfd.
+    /// Takes ownership of a descriptor of a dma-buf or memfd. A file on a tmpfs counts as a memfd if it
+    /// has no name, or if the descriptor is for reading only and its mode lets nobody write: a file
+    /// that `dmabuf-dio keep` keeps.
     ///
     /// A memfd is sealed against shrinking if possible. If not, or if it has huge pages, its pages
     /// may vanish at any time. Views of it are then copied by the kernel, which is slower but turns

@@ -10,7 +10,7 @@ use rustix::fs::{OFlags, SealFlags, SeekFrom};
 
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
-use crate::fd::{fdinfo, is_dmabuf, is_nameless_tmpfs, is_tmpfs, proc_link, proc_path};
+use crate::fd::{fdinfo, is_dmabuf, is_kept, is_nameless_tmpfs, is_tmpfs, proc_link, proc_path};
 use crate::kind::Kind;
 use crate::memory::Mapping;
 use crate::memory::available;
@@ -40,7 +40,7 @@ impl Shared {
         Self { fd, len, kind: Kind::DmaBuf, writable: true }
     }
 
-    /// Takes ownership of a descriptor of a dma-buf or memfd.
+    /// Takes ownership of a descriptor of a dma-buf or memfd, or of a file that is kept on a tmpfs.
     ///
     /// A memfd is sealed against shrinking if possible. If not, or if it has huge pages, its pages
     /// may vanish at any time. Views of it are then copied by the kernel, which is slower but turns
@@ -266,7 +266,7 @@ fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
     match proc_link(fd) {
         Some(link) if link.starts_with("/memfd:") => Ok(Kind::Memfd),
         // Also without /proc
-        _ if is_nameless_tmpfs(fd) => Ok(Kind::Memfd),
+        _ if is_nameless_tmpfs(fd) || is_kept(fd) => Ok(Kind::Memfd),
         Some(link) => Err(Error::NotABuffer { found: link }),
         None => Err(Error::NotABuffer { found: "unknown, as /proc/self/fd cannot be read".into() }),
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading into existing buffers, and saving ranges of them.
 
-use crate::common::{assert_same, buffers, bytes, content, file_of, fill, folder, page};
-use dmabuf_dio::{Backend, Error, Loader, Saver};
+use crate::common::{assert_same, buffers, bytes, content, file_of, fill, folder, huge, page};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader, Saver};
 
 /// Offset in the file, offset in the buffer, length.
 const RANGES: [(u64, u64, u64); 10] = [
@@ -175,5 +175,35 @@ fn backend_for_another_buffer_kind_is_refused() {
             assert!(matches!(error, Error::Unavailable { asked: Some(_), .. }), "{error}");
             assert!(error.hint().to_string().contains("use one of"), "{}", error.hint());
         }
+    }
+}
+
+/// As a load into new memory does: nobody has touched the pages yet.
+#[test]
+fn first_load_into_a_memfd_uses_huge_pages() {
+    let folder = folder();
+    let len = 3 * huge();
+    let (path, expected) = file_of(&folder, len + 777);
+    let new = || {
+        let loaded = Loader::new(&path).kind(Kind::Memfd).load().expect("load");
+        loaded.report().and_then(|report| report.huge_bytes).unwrap_or(0)
+    };
+    // The kernel refuses to collapse pages that others hold for a moment.
+    let most = (0..10).map(|_| new()).max().unwrap_or(0).min(len as u64);
+    let into = |huge_pages| {
+        let buf = Buffer::memfd(expected.len() as u64).expect("a memfd");
+        let loader = Loader::new(&path).huge_pages(huge_pages);
+        let report = loader.load_into(&buf, 0).expect("load");
+        assert_same("into new memory", &bytes(&buf)[..expected.len()], &expected);
+        report.huge_bytes.unwrap_or(0)
+    };
+    let found = (0..10).map(|_| into(true)).max().unwrap_or(0);
+    assert!(found >= most, "{found} of {most} bytes in huge pages");
+    if most == 0 {
+        println!("skipped: no huge pages for memfds here");
+    } else if std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+        .is_ok_and(|text| text.contains("[never]") || text.contains("[advise]"))
+    {
+        assert_eq!(into(false), 0, "small pages were asked for");
     }
 }
