@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files that are kept in memory once per machine, for all programs on it.
+//!
+//! [`Store::keep`] loads a file or a folder by direct I/O into a tmpfs, in huge pages, once however many
+//! ask for it. Whatever takes a path takes `keep:NAME`, which [`resolve`] turns into the path of the kept file.
+//! There is no daemon: names, permissions and limits are the file system's.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), dmabuf_dio_keep::Error> {
+//! use dmabuf_dio_keep::{Loading, Name, OnDisk, Store};
+//!
+//! let store = Store::create(&dmabuf_dio_keep::folders()[0])?;
+//! let source = OnDisk::new("/data/model.safetensors");
+//! let kept = store.keep(&Name::new("llama")?, &source, &Loading::default())?;
+//! println!("{}: {} bytes", kept.path.display(), kept.length);
+//!
+//! // In any other process: the same memory, read-only.
+//! let buffer = dmabuf_dio_keep::open("keep:llama".as_ref())?;
+//! # let _ = buffer;
+//! # Ok(())
+//! # }
+//! ```
+
+#![cfg(target_os = "linux")]
+
+mod error;
+mod fill;
+mod find;
+mod folder;
+mod identity;
+mod lock;
+mod name;
+mod record;
+mod source;
+mod store;
+
+pub use error::{Error, Result};
+pub use fill::{Loading, OnProgress};
+pub use find::{Found, find, open, resolve};
+pub use folder::{SYSTEM, VARIABLE, folders};
+pub use identity::Identity;
+pub use name::{Name, is_kept};
+pub use source::{File, Files, OnDisk, Source};
+pub use store::{Kept, Store};

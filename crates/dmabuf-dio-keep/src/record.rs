@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is written beside a kept file: what it was loaded from.
+//!
+//! A record is a file of its own, because a tmpfs has extended attributes of users only since Linux 6.6. It
+//! names the file that it belongs to, and is written before that file gets its name: if a process is killed
+//! between the two, the record belongs to no file, and the source is loaded again.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::folder::{Folder, Part};
+use crate::identity::{Identity, Stamp};
+use crate::source::{File, Files};
+
+const SCHEMA: u32 = 1;
+/// Longer records are not read.
+const LONGEST: u64 = 64 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    schema: u32,
+    /// The kept file or folder.
+    pub(crate) stamp: Stamp,
+    /// The source, for people.
+    pub(crate) source: String,
+    /// The last name in the source's path, whose extension programs look at.
+    pub(crate) name: String,
+    /// When it was kept: seconds since 1970.
+    pub(crate) kept: u64,
+    /// Bytes of all its files.
+    pub(crate) length: u64,
+    is_folder: bool,
+    files: Vec<Entry>,
+}
+
+/// A file of the source.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    places: Vec<PathBuf>,
+    identity: Identity,
+}
+
+impl From<&File> for Entry {
+    fn from(file: &File) -> Self {
+        Self { places: file.places.clone(), identity: file.identity.clone() }
+    }
+}
+
+impl Record {
+    pub(crate) fn new(stamp: Stamp, source: &str, files: &Files) -> Self {
+        let name = Path::new(source).file_name().map(|name| name.to_string_lossy().into_owned());
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Self {
+            schema: SCHEMA,
+            stamp,
+            source: source.to_owned(),
+            name: name.unwrap_or_else(|| "file".into()),
+            kept: now.map_or(0, |since| since.as_secs()),
+            length: length(files),
+            is_folder: files.is_folder,
+            files: files.files.iter().map(Entry::from).collect(),
+        }
+    }
+
+    /// Whether the source is the same as when it was kept.
+    pub(crate) fn is_of(&self, source: &str, files: &Files) -> bool {
+        self.source == source
+            && self.is_folder == files.is_folder
+            && self.files.iter().eq(files.files.iter().map(Entry::from).collect::<Vec<_>>().iter())
+    }
+
+    /// The record of a name; `None` if there is none that can be read.
+    pub(crate) fn read(folder: &Folder, name: &str) -> Option<Self> {
+        let file = folder.read(Part::Source.place(name)).ok()?;
+        let mut text = Vec::new();
+        std::fs::File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
+        let record: Self = serde_json::from_slice(&text).ok()?;
+        (record.schema == SCHEMA).then_some(record)
+    }
+
+    /// The record of a name, if it belongs to what is kept there.
+    pub(crate) fn of_kept(folder: &Folder, name: &str) -> Option<Self> {
+        let stat = folder.stat(name).ok()??;
+        Self::read(folder, name).filter(|record| record.stamp == Stamp::of(&stat))
+    }
+
+    /// Writes the record of a name, whose lock is held.
+    pub(crate) fn write(&self, folder: &Folder, name: &str) -> Result<()> {
+        let (new, place) = (Part::Write.place(name), Part::Source.place(name));
+        let failed = |error| Error::Io { path: folder.at(&place), step: "write it", error };
+        let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
+        let mut file = std::fs::File::from(folder.nameless()?);
+        file.write_all(&text).map_err(failed)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))
+            .map_err(|errno| failed(errno.into()))?;
+        folder.remove(&new)?;
+        folder.link(&file.into(), &new)?;
+        folder.replace(&new, &place)
+    }
+}
+
+/// Bytes of all files.
+pub(crate) fn length(files: &Files) -> u64 {
+    files.files.iter().fold(0, |sum, file| sum.saturating_add(file.identity.length()))
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `keep:NAME` leads to what is kept. A program of its own, with one test: the variable belongs to the process.
+
+#[path = "store/common.rs"]
+#[allow(dead_code)]
+mod common;
+
+use std::path::Path;
+
+use dmabuf_dio::Kind;
+use dmabuf_dio_keep::{Error, Store, VARIABLE, find, open, resolve};
+
+use self::common::{content, disk, keep, tmpfs, write};
+
+#[test]
+fn kept_files_are_found_by_name() {
+    let (Some(folder), disk) = (tmpfs(), disk()) else { return };
+    let store = Store::create(folder.path()).expect("a store");
+    let (file, model) = (disk.path().join("weights.gguf"), disk.path().join("model"));
+    let bytes = content((2 << 20) + 5, 1);
+    write(&file, &bytes);
+    write(&model.join("config.json"), b"{}");
+    keep(&store, "w", &file);
+    keep(&store, "m", &model);
+    // SAFETY: this is the only thread that uses variables.
+    unsafe { std::env::set_var(VARIABLE, folder.path()) };
+
+    let found = find(Path::new("keep:w")).expect("found").expect("a name");
+    assert_eq!(found.path, folder.path().join("w"));
+    assert_eq!(found.name, Path::new("weights.gguf"), "with the extension of the source");
+    let path = resolve(Path::new("keep:m/config.json")).expect("found");
+    assert_eq!(std::fs::read(path).expect("read"), b"{}");
+    assert_eq!(resolve(Path::new("./keep:w")).expect("a path"), Path::new("./keep:w"));
+    let error = resolve(Path::new("keep:x")).expect_err("not kept");
+    assert!(matches!(&error, Error::NotKept { name, .. } if name == "x"), "{error}");
+    assert!(matches!(resolve(Path::new("keep:../w")), Err(Error::Name { .. })));
+
+    let buffer = open(Path::new("keep:w")).expect("opened").expect("a buffer");
+    assert_eq!((buffer.kind(), buffer.len()), (Kind::Memfd, bytes.len() as u64));
+    assert!(!buffer.is_writable());
+    let mut there = vec![0; bytes.len()];
+    buffer.read_at(0, &mut there).expect("read");
+    assert!(there == bytes, "bytes differ");
+    assert!(open(Path::new("keep:m")).is_err(), "a folder is no buffer");
+    assert!(open(&file).expect("a path").is_none());
+}
