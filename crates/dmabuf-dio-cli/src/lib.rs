@@ -6,6 +6,7 @@ mod dashes;
 mod devices;
 mod doctor;
 mod generate;
+mod keep;
 mod load;
 mod save;
 mod show;
@@ -64,6 +65,7 @@ fn run_here(words: &[OsString]) -> u8 {
         Command::Devices(args) => done(devices::run(args)),
         Command::Load(args) => load::run(args),
         Command::Save(args) => done(save::run(args)),
+        Command::Keep(args) => done(keep::run(args)),
         Command::Capture(args) => done(stream::capture::run(args)),
         Command::Video(args) => done(stream::video::capture::run(args)),
         Command::Replay(args) => done(stream::replay::run(args)),

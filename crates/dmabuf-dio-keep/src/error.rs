@@ -110,7 +110,7 @@ impl Error {
                     .into()
             }
             Self::NotKept { .. } => {
-                "keep it: dmabuf-dio keep NAME=PATH; dmabuf-dio keep lists what is kept; \
+                "keep it: dmabuf-dio keep NAME=SOURCE; dmabuf-dio keep lists what is kept; \
                  for a file of that name write ./keep:NAME"
                     .into()
             }

@@ -78,13 +78,21 @@ impl Folder {
     /// Opens a folder to keep files in, and creates it if its parent exists.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        match fs::create_dir(path) {
-            Ok(()) => chmod(path, Mode::from_raw_mode(0o755))?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        let is_new = match fs::create_dir(path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(Error::Io { path: path.clone(), step: "create it", error }),
-        }
+        };
         let folder = Self::open(path)?;
-        folder.check()?;
+        if is_new {
+            folder.chmod(0o755)?;
+        }
+        if let Err(error) = folder.check() {
+            if is_new {
+                let _ = fs::remove_dir(path);
+            }
+            return Err(error);
+        }
         for part in [PathBuf::from(OWN)].into_iter().chain(Part::ALL.map(Part::path)) {
             match rustix::fs::mkdirat(&folder.fd, &part, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -135,6 +143,11 @@ impl Folder {
             ));
         }
         Ok(())
+    }
+
+    fn chmod(&self, mode: u32) -> Result<()> {
+        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode))
+            .map_err(|errno| self.failed(Path::new(""), "set its mode", errno))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -261,14 +274,6 @@ impl Folder {
         };
         (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
     }
-}
-
-fn chmod(path: &Path, mode: Mode) -> Result<()> {
-    rustix::fs::chmod(path, mode).map_err(|errno| Error::Io {
-        path: path.to_owned(),
-        step: "set its mode",
-        error: errno.into(),
-    })
 }
 
 fn refused(folder: &Path, what: String, remedy: &'static str) -> Error {

@@ -22,7 +22,7 @@ Exit codes:
   else the exit code of COMMAND";
 
 /// Load a file into a buffer, print a report, and run a command with the buffer
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   dmabuf-dio load model.safetensors --verify
@@ -51,10 +51,11 @@ Examples:
   dmabuf-dio load A -- dmabuf-dio save B
   dmabuf-dio load model.gguf -- llama-cli -m {{}}
   dmabuf-dio load DIR --min-size 1MiB -- vllm serve {{}}
+  dmabuf-dio load keep:NAME -- llama-cli -m {{}}
 
 {EXIT_CODES}"))]
 pub(crate) struct LoadArgs {
-    /// Regular file or block device to load; for a command with {} also a folder
+    /// Regular file or block device to load; for a command with {} also a folder; keep:NAME for what is kept
     pub(crate) file: PathBuf,
     /// Backend for the transfer
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
@@ -130,7 +131,7 @@ pub(crate) struct SaveArgs {
 }
 
 /// Options of load and save.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct CommonArgs {
     /// Bytes per request, a multiple of the page size

@@ -4,6 +4,7 @@
 pub(crate) mod address;
 pub(crate) mod destination;
 pub(crate) mod files;
+pub(crate) mod keep;
 pub(crate) mod streams;
 pub(crate) mod values;
 pub(crate) mod video;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use self::files::{EXIT_CODES, LoadArgs, SaveArgs};
+use self::keep::KeepArgs;
 use self::streams::{CaptureArgs, ReplayArgs};
 use self::video::VideoArgs;
 
@@ -30,6 +32,7 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
     Load(LoadArgs),
     Save(SaveArgs),
+    Keep(KeepArgs),
     Capture(CaptureArgs),
     Video(VideoArgs),
     Replay(ReplayArgs),

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
 }
 
 /// A folder has no descriptor to pass on.
-fn refuse_folder(path: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
     if !path.is_dir() {
         return Ok(());
     }

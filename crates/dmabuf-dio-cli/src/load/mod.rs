@@ -5,6 +5,7 @@ mod by_path;
 mod child;
 mod folder;
 mod inherited;
+mod kept;
 mod loader;
 mod many;
 mod plan;
@@ -21,6 +22,12 @@ use crate::args::files::LoadArgs;
 pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     if let Some(program) = args.command.first() {
         program::check(program)?;
+    }
+    if let Some(found) = kept::find(args)? {
+        if kept::is_enough(args) {
+            return kept::run(args, &found);
+        }
+        return run(&LoadArgs { file: found.path, ..args.clone() });
     }
     refuse_min_size(args)?;
     if template::wants_path(&args.command) { by_path::run(args) } else { inherited::run(args) }

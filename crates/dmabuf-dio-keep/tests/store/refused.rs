@@ -47,6 +47,8 @@ fn folder_on_a_disk_is_refused() {
     }
     let error = Store::create(disk.path()).expect_err("refused");
     assert!(error.to_string().contains("not on a tmpfs"), "{error}");
+    Store::create(disk.path().join("new")).expect_err("refused");
+    assert_eq!(fs::read_dir(disk.path()).expect("a list").count(), 0, "nothing was made");
     let error = Store::create(disk.path().join("no/parent")).expect_err("refused");
     assert!(matches!(error, Error::Io { .. }), "{error}");
 }
