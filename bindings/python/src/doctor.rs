@@ -23,6 +23,7 @@ struct Found {
 #[pyfunction]
 #[pyo3(signature = (path = None))]
 pub(crate) fn doctor<'py>(py: Python<'py>, path: Option<Source>) -> PyResult<Bound<'py, PyDict>> {
+    let path = path.map(|path| path.found(py)).transpose()?;
     let found = run::transfer(py, &Watch::default(), move |_| {
         let file = match &path {
             None => None,

@@ -72,6 +72,22 @@ pub(crate) fn raise_tensors(py: Python<'_>, error: &dmabuf_dio_tensors::Error) -
     exception
 }
 
+/// The exception for an error of what is kept.
+pub(crate) fn raise_kept(py: Python<'_>, error: &dmabuf_dio_keep::Error) -> PyErr {
+    use dmabuf_dio_keep::Error as Kept;
+    let exception = match error {
+        Kept::Load(error) => return raise(py, error),
+        Kept::Name { .. } => PyValueError::new_err(error.to_string()),
+        Kept::Io { path, .. } => {
+            let text = dmabuf_dio::Errno::from_raw(error.number()).to_string();
+            os_error(py, error.number(), &text, Some(path))
+        }
+        _ => os_error(py, error.number(), &error.to_string(), None),
+    };
+    hint(py, &exception, &error.hint());
+    exception
+}
+
 /// The exception for an error of a stream.
 pub(crate) fn raise_stream(py: Python<'_>, error: &dmabuf_dio_stream::Error) -> PyErr {
     use dmabuf_dio_stream::Error as Stream;

@@ -215,6 +215,7 @@ pub(crate) fn gather(
         end = end.checked_add(len).ok_or_else(too_long)?;
     }
     let spare = end.checked_next_multiple_of(SPARE).ok_or_else(too_long)?;
+    let path = path.found(py)?;
     let name = path.name();
     let (buf, total, outcome) = run::transfer(py, &watch, move |control| {
         let gatherer = setup.gatherer(&path).cancel(control.cancel.clone());
@@ -286,6 +287,7 @@ impl Gathering {
         let given = Given::new("Gathering", options);
         let (setup, spare) = (Setup::of(&given)?, given.take_or("spare", (0, 0))?);
         given.end()?;
+        let path = path.found(py)?;
         let name = path.name();
         let transfer = buffer.get().begin_write(py)?;
         let (start, length) = spare;

@@ -16,7 +16,7 @@ use crate::error::raise_tensors;
 use crate::metadata::as_dict;
 use crate::options::{Given, Keywords};
 use crate::run::{self, Watch};
-use crate::source::path;
+use crate::source::{found, path};
 use crate::tensors::Tensors;
 
 /// A model whose headers were read and checked.
@@ -39,7 +39,7 @@ impl Model {
     /// Opens a safetensors or GGUF file, an index, or a folder with a model.
     #[new]
     fn new(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let path = self::path(path)?;
+        let path = found(py, self::path(path)?)?;
         let model =
             run::call(py, &Watch::default(), move |_| dmabuf_dio_tensors::Model::open(path))?;
         Ok(Self(Arc::new(model.map_err(|error| raise_tensors(py, &error))?)))

@@ -12,6 +12,8 @@ use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
 
+use crate::error::raise_kept;
+
 /// A file to load from or to save to.
 #[derive(Debug)]
 pub(crate) enum Source {
@@ -57,6 +59,12 @@ pub(crate) fn path(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     Ok(path.into())
 }
 
+/// The path that a path means: `keep:NAME` is that of a kept file or folder.
+pub(crate) fn found(py: Python<'_>, path: PathBuf) -> PyResult<PathBuf> {
+    let found = dmabuf_dio_keep::resolve(&path).map_err(|error| raise_kept(py, &error))?;
+    Ok(found.into_owned())
+}
+
 /// Duplicates a descriptor of the caller.
 pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
@@ -86,6 +94,14 @@ impl Source {
         match self {
             Self::Path(path) => Some(path.clone()),
             Self::Fd(_) => None,
+        }
+    }
+
+    /// The file that a path means: `keep:NAME` is a kept one.
+    pub(crate) fn found(self, py: Python<'_>) -> PyResult<Self> {
+        match self {
+            Self::Path(path) => Ok(Self::Path(found(py, path)?)),
+            fd @ Self::Fd(_) => Ok(fd),
         }
     }
 

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::content::{Content, seal};
+use crate::error::raise_kept;
 use crate::options::{Given, Keywords};
 use crate::report::Report;
 use crate::run;
@@ -24,6 +25,14 @@ pub(crate) fn load(
     let (offset, length) = (given.take_or("offset", 0)?, given.take::<u64>("length")?);
     let writable = given.take_or("writable", false)?;
     given.end()?;
+    if let Source::Path(path) = &path {
+        let whole = offset == 0 && length.is_none() && !writable;
+        let kept = dmabuf_dio_keep::open_for(path, &options, whole);
+        if let Some(buf) = kept.map_err(|error| raise_kept(py, &error))? {
+            return Buffer::loaded(py, Content::loaded(buf, false));
+        }
+    }
+    let path = path.found(py)?;
     let content = run::transfer(py, &watch, move |control| {
         let loader = path.loader().options(options).offset(offset).length(length);
         let mut buf = loader.cancel(control.cancel.clone()).progress(control.told()).load()?;
@@ -46,6 +55,7 @@ pub(crate) fn load_into(
     let given = Given::new("load_into", options);
     let (options, watch, place) = (given.transfer()?, given.watch()?, Place::of(&given)?);
     given.end()?;
+    let path = path.found(py)?;
     let transfer = buffer.begin_write(py)?;
     let report = run::transfer(py, &watch, move |control| {
         let Place { offset, length, .. } = place;

@@ -55,6 +55,15 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<dmabuf_dio_keep::Error> for Failure {
+    fn from(error: dmabuf_dio_keep::Error) -> Self {
+        match error {
+            dmabuf_dio_keep::Error::Load(error) => error.into(),
+            error => Self::new(error.number(), error.to_string(), error.hint().in_words(&WORDS)),
+        }
+    }
+}
+
 impl From<dmabuf_dio_stream::Error> for Failure {
     fn from(error: dmabuf_dio_stream::Error) -> Self {
         use dmabuf_dio_stream::{Error, Refused};

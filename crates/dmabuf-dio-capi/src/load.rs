@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_int};
 
 use dmabuf_dio::Loader;
+use dmabuf_dio_keep::{is_kept, resolve};
 
 use crate::buffer::{Buffer, output};
 use crate::failure::{Outcome, guard};
@@ -12,7 +13,8 @@ use crate::pointers::{fd, path, shared};
 use crate::report::{self, Report};
 
 /// Loads the regular file or block device at `path`, or a range of it, into a new buffer. Blocks until
-/// all of it is loaded.
+/// all of it is loaded. The path `keep:NAME` means what `dmabuf-dio keep` keeps under that name: the buffer is that
+/// memory, read-only and without a report, unless another kind, a range or other settings ask for memory of its own.
 ///
 /// `options` and `report` may be null pointers. Otherwise `report` receives a report of the transfer,
 /// to be freed with `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd
@@ -32,7 +34,15 @@ pub unsafe extern "C" fn dmabuf_dio_load(
     // SAFETY: as the header demands.
     guard(|| unsafe {
         report::clear(report);
-        output(buffer, "buffer", || new(Loader::new(self::path(path, "path")?), options, report))
+        output(buffer, "buffer", || {
+            let path = self::path(path, "path")?;
+            if is_kept(path) && Options::read(options, Use::Load)?.takes_kept() {
+                if let Some(kept) = dmabuf_dio_keep::open(path)? {
+                    return Ok(kept.into());
+                }
+            }
+            new(Loader::new(resolve(path)?), options, report)
+        })
     })
 }
 
@@ -73,7 +83,7 @@ pub unsafe extern "C" fn dmabuf_dio_load_into(
     // SAFETY: as the header demands.
     guard(|| unsafe {
         report::clear(report);
-        into(buffer, buf_offset, Loader::new(self::path(path, "path")?), options, report)
+        into(buffer, buf_offset, Loader::new(resolve(self::path(path, "path")?)?), options, report)
     })
 }
 

@@ -192,6 +192,14 @@ impl Options {
         Ok(loader.huge_pages(self.flags & DMABUF_DIO_SMALL_PAGES == 0))
     }
 
+    /// Whether memory that is kept already is what a load asks for.
+    pub(crate) fn takes_kept(&self) -> bool {
+        let kinds = [0, names::DMABUF_DIO_KIND_MEMFD, names::DMABUF_DIO_KIND_FILE];
+        kinds.contains(&self.kind)
+            && [self.backend, self.numa, self.flags & DMABUF_DIO_LOCK] == [0; 3]
+            && [self.offset, self.length] == [0; 2]
+    }
+
     /// The settings of a load into an existing buffer.
     pub(crate) fn range<'f>(&self, loader: Loader<'f>) -> Outcome<Loader<'f>> {
         let mut loader = common!(self, loader).offset(self.offset);

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
+use dmabuf_dio_keep::resolve;
 use dmabuf_dio_tensors::{ByteOrder, Model, Reader};
 
 use crate::failure::{Failure, Outcome, guard};
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn dmabuf_dio_each_tensor(
         // SAFETY: as the header demands.
         let path = unsafe { self::path(path, "path") }?;
         let each = each.ok_or_else(|| Failure::null("each"))?;
-        let model = Arc::new(Model::open(path)?);
+        let model = Arc::new(Model::open(resolve(path)?)?);
         // SAFETY: as the header demands.
         let numbers = unsafe { numbers(&model, names, count) }?;
         let window = (window != 0).then_some(window);

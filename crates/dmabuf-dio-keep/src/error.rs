@@ -102,6 +102,20 @@ fn searched(folders: &[PathBuf]) -> String {
 }
 
 impl Error {
+    /// The error number that fits best, for C and Python.
+    pub fn number(&self) -> i32 {
+        match self {
+            Self::NotKept { .. } => libc::ENOENT,
+            Self::Io { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+            Self::Load(error) => error.number().raw(),
+            Self::NoRoom { .. } => libc::ENOSPC,
+            Self::Changed { .. } => libc::EBUSY,
+            Self::Name { .. } | Self::Folder { .. } | Self::Source { .. } => libc::EINVAL,
+            Self::Answer { .. } => libc::EPROTO,
+            Self::NoSocket { .. } => libc::ENOTCONN,
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Hint {
         match self {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio::Buffer;
+use dmabuf_dio::{Buffer, Kind, Options};
 
 use crate::error::{Error, Result};
 use crate::folder::{Folder, folders};
@@ -56,6 +56,19 @@ pub fn find(path: &Path) -> Result<Option<Found>> {
         return Ok(Some(Found { path, name }));
     }
     Err(Error::NotKept { name: name.to_string(), folders })
+}
+
+/// Like [`open`], if that is what a load with these options asks for: all of the file, in any memory that has a
+/// descriptor, wherever it is. `None` if it is not, or if the path does not begin with `keep:`.
+///
+/// # Errors
+///
+/// As for [`open`].
+pub fn open_for(path: &Path, options: &Options, whole: bool) -> Result<Option<Buffer>> {
+    let Options { kind, backend, numa, lock, .. } = options;
+    let any = matches!(kind, Kind::Any | Kind::Memfd | Kind::File);
+    let fits = whole && any && backend.is_none() && numa.is_none() && !lock;
+    if fits { open(path) } else { Ok(None) }
 }
 
 /// The kept file that a path names as a buffer, which shares its memory: a read-only memfd, in the library's

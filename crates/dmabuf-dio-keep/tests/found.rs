@@ -7,8 +7,8 @@ mod common;
 
 use std::path::Path;
 
-use dmabuf_dio::Kind;
-use dmabuf_dio_keep::{Error, Store, VARIABLE, find, open, resolve};
+use dmabuf_dio::{Kind, Options};
+use dmabuf_dio_keep::{Error, Store, VARIABLE, find, open, open_for, resolve};
 
 use self::common::{content, disk, keep, tmpfs, write};
 
@@ -42,5 +42,14 @@ fn kept_files_are_found_by_name() {
     buffer.read_at(0, &mut there).expect("read");
     assert!(there == bytes, "bytes differ");
     assert!(open(Path::new("keep:m")).is_err(), "a folder is no buffer");
+    // A load that asks for memory of its own is not answered by it.
+    let asked = |options: &Options, whole| {
+        open_for(Path::new("keep:w"), options, whole).expect("found").is_some()
+    };
+    let of_kind = |kind| Options { kind, ..Options::default() };
+    assert!(asked(&Options::default(), true) && asked(&of_kind(Kind::File), true));
+    assert!(!asked(&Options::default(), false) && !asked(&of_kind(Kind::DmaBuf), true));
+    assert!(!asked(&of_kind(Kind::Private), true));
+    assert!(!asked(&Options { lock: true, ..Options::default() }, true));
     assert!(open(&file).expect("a path").is_none());
 }

@@ -54,6 +54,9 @@ pub(crate) struct KeepArgs {
     /// Folder on a tmpfs to keep it in [default: that of the variable `DMABUF_DIO_KEEP`, else the user's]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) dir: Option<PathBuf>,
+    /// Hold one source as a service of systemd, and hand out descriptors: dmabuf-dio-keep@NAME.socket
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["dir", "json", "verbose"])]
+    pub(crate) hold: bool,
     /// Do not use huge pages
     #[arg(long, hide_short_help = true)]
     pub(crate) small_pages: bool,

@@ -2,6 +2,7 @@
 //! `dmabuf-dio keep`.
 
 pub(crate) mod failure;
+mod hold;
 mod list;
 mod report;
 
@@ -18,6 +19,9 @@ use crate::args::keep::KeepArgs;
 
 /// Keeps what was asked for, one after the other, or lists what is kept.
 pub(crate) fn run(args: &KeepArgs) -> Result<(), Failure> {
+    if args.hold {
+        return hold::run(args);
+    }
     if args.wanted.is_empty() {
         return list::run(args);
     }

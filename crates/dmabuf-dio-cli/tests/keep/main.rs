@@ -5,7 +5,9 @@
 mod common;
 
 mod commands;
+mod hold;
 mod inside;
 mod kills;
+mod manager;
 mod room;
 mod trace;
