@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffers that are made with a file's content.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+
+use dmabuf_dio_sys::{Errno, dio, heap};
+use rustix::fs::OFlags;
+
+use crate::buffer::place;
+use crate::fault::{Armed, Fault, each};
+use crate::judge::{Moved, Span};
+use crate::mapping::Mapping;
+use crate::pages::{PAGE, is_multiple, store, zero_pages};
+use crate::transfer::{may_fail, note_errors};
+use crate::world::{Buffer, Kind, Outcome, World};
+
+/// The shape of a load's requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) chunk: u64,
+    pub(crate) depth: u64,
+    pub(crate) gather: u64,
+    pub(crate) writable: bool,
+    /// After a signal, another range is loaded.
+    pub(crate) other: bool,
+}
+
+fn loader<'a>(world: &'a mut World<'_>) -> Result<&'a OwnedFd, String> {
+    if world.loader.is_none() {
+        world.loader = Some(dio::open().map_err(|errno| format!("a context: {errno}"))?);
+    }
+    world.loader.as_ref().ok_or_else(|| "no context".into())
+}
+
+fn call(world: &World<'_>, span: Span, shape: Shape) -> (dio::Load, Result<OwnedFd, Errno>) {
+    let file = world.file(span.file).map_or(-1, |file| file.fd(span.direct).as_raw_fd());
+    let access = if shape.writable { OFlags::RDWR } else { OFlags::RDONLY };
+    let mut load = dio::Load {
+        file_fd: file,
+        fd_flags: (access | OFlags::CLOEXEC).bits(),
+        depth: shape.depth as u32,
+        file_offset: span.at,
+        length: span.length,
+        gather: shape.gather,
+        chunk: shape.chunk,
+        ..dio::Load::default()
+    };
+    let result = match &world.loader {
+        Some(context) => dio::load(context.as_fd(), &mut load),
+        None => Err(Errno::BADF),
+    };
+    (load, result)
+}
+
+/// Checks a new buffer, and puts it into its place.
+fn take(
+    world: &mut World<'_>,
+    at: u64,
+    fd: OwnedFd,
+    span: Span,
+    kind: Kind,
+    writable: bool,
+) -> Outcome {
+    let source = world.file(span.file).map_or(&[][..], |file| file.range(span.at, span.length));
+    let pages = zero_pages(span.length.div_ceil(PAGE as u64));
+    store(&pages, 0, source);
+    let map = Some(Mapping::of(fd.as_fd(), pages.len() * PAGE, writable)?);
+    let buffer = Buffer { kind, fd: Some(fd), map, context: None, pages, writable };
+    buffer.check()?;
+    place(world, at, buffer);
+    Ok(())
+}
+
+pub(crate) fn load(world: &mut World<'_>, at: u64, span: Span, shape: Shape) -> Outcome {
+    if world.file(span.file).is_none() || span.length == 0 {
+        return Ok(());
+    }
+    loader(world)?;
+    let armed = std::mem::take(&mut world.armed);
+    each(armed, &mut |fault| {
+        let mut span = span;
+        let ((mut load, mut result), fired) = fault.around(|| call(world, span, shape));
+        while matches!((&result, fault), (Err(Errno::INTR), Fault::Signal(_))) {
+            if shape.other {
+                span.at = (span.at + PAGE as u64) / PAGE as u64 * PAGE as u64;
+            }
+            (load, result) = call(world, span, shape);
+        }
+        let moved = Moved { errno: result.as_ref().err().copied(), ..Moved::default() };
+        note_errors(world, moved, fault, fired);
+        let file = world.file(span.file).ok_or("no file")?;
+        let ends = span.at + span.length > file.bytes.len() as u64;
+        let direct = file.is_direct(span.direct);
+        match result {
+            Ok(_) if ends => Err("LOAD succeeds beyond the end of the file".to_owned())?,
+            Ok(_) if load.done != span.length => Err(format!("LOAD: {} bytes done", load.done))?,
+            Ok(fd) => {
+                world.machine.did("LOAD");
+                take(world, at, fd, span, Kind::Load, shape.writable)?;
+            }
+            Err(Errno::NODATA) if ends => {}
+            Err(Errno::INVAL)
+                if direct && load.align > 0 && !is_multiple(span.at, load.align.into()) => {}
+            Err(Errno::IO) if may_fail(world, span) => {}
+            Err(errno) if fired && fault.excuses(errno) => {}
+            Err(errno) => Err(format!("LOAD: {errno} after {} bytes", load.done))?,
+        }
+        Ok(fired)
+    })
+}
+
+pub(crate) fn heap(world: &mut World<'_>, at: u64, span: Span) -> Outcome {
+    let (Some(heap), true) = (&world.machine.heap, world.machine.series) else { return Ok(()) };
+    let Some(file) = world.file(span.file) else { return Ok(()) };
+    if span.length == 0 || world.armed != Armed::Nothing {
+        return Ok(());
+    }
+    let available = file.range(span.at, span.length).len() as u64;
+    let direct = file.is_direct(span.direct);
+    match heap::alloc_read_file(heap.as_fd(), span.length, file.fd(span.direct), span.at) {
+        Ok((_, read)) if read != available => {
+            Err(format!("the heap read {read} of {available} bytes"))
+        }
+        Ok((fd, _)) => {
+            world.machine.did("heap with a file");
+            take(world, at, fd, span, Kind::Heap, true)
+        }
+        Err(Errno::IO) if may_fail(world, span) => Ok(()),
+        Err(Errno::INVAL) if direct && !is_multiple(span.at, PAGE as u64) => Ok(()),
+        Err(errno) => Err(format!("the heap: {errno}")),
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What this machine can do.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use dmabuf_dio_sys::{dio, heap, udmabuf};
+
+/// Opened once for all rounds.
+#[allow(clippy::struct_excessive_bools)] // independent of each other
+pub(crate) struct Machine {
+    /// Where files are made.
+    pub(crate) folder: PathBuf,
+    pub(crate) heap: Option<OwnedFd>,
+    pub(crate) udmabuf: Option<OwnedFd>,
+    /// `kernel/sim/odd_exporter`
+    pub(crate) odd: Option<OwnedFd>,
+    pub(crate) slots: bool,
+    pub(crate) join: bool,
+    /// The kernel has the series: loans, `copy_file_range()`, the heaps' flag.
+    pub(crate) series: bool,
+    /// `/proc/thread-self/fail-nth`
+    pub(crate) fail_nth: bool,
+    /// What was done, and how often.
+    pub(crate) tally: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+impl Machine {
+    /// Notes that something was done.
+    pub(crate) fn did(&self, what: &'static str) {
+        *self.tally.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn look(folder: PathBuf) -> Result<Self, String> {
+        if rustix::param::page_size() != crate::pages::PAGE {
+            return Err("the campaign knows pages of 4 KiB only".into());
+        }
+        let context = dio::open().map_err(|errno| format!("{}: {errno}", dio::DEVICE))?;
+        let features = dio::info(std::os::fd::AsFd::as_fd(&context))
+            .map_err(|errno| format!("INFO: {errno}"))?
+            .features;
+        let kernel = std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default();
+        let odd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/odd_exporter");
+        Ok(Self {
+            folder,
+            heap: heap::open(heap::SYSTEM).ok(),
+            udmabuf: udmabuf::open().ok(),
+            odd: odd.ok().map(OwnedFd::from),
+            slots: features & dio::FEATURE_SLOTS != 0,
+            join: features & dio::FEATURE_JOIN != 0,
+            series: kernel.contains("series"),
+            tally: RefCell::default(),
+            fail_nth: std::fs::exists("/proc/thread-self/fail-nth").unwrap_or(false),
+        })
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let has = [
+            ("heap", self.heap.is_some()),
+            ("udmabuf", self.udmabuf.is_some()),
+            ("odd", self.odd.is_some()),
+            ("slots", self.slots),
+            ("join", self.join),
+            ("series", self.series),
+            ("fail-nth", self.fail_nth),
+        ];
+        has.iter().try_for_each(|(name, has)| write!(f, "{name}={has} "))
+    }
+}

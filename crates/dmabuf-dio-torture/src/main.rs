@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio-torture`: random operations against the module, in a guest.
+//!
+//! A round makes files, memfds, buffers, contexts and slots, moves data between them, lets disks,
+//! signals and allocations fail, and compares every byte with a model that knows what it is. Then
+//! everything must be given back. The first failure ends the campaign: its sequence is shortened,
+//! and printed as text that `--replay` runs. One thread runs all of it, so a seed repeats it.
+
+mod args;
+mod buffer;
+mod disk;
+mod fault;
+mod file;
+mod judge;
+mod load;
+mod machine;
+mod mapping;
+mod ops;
+mod pages;
+mod plan;
+mod random;
+mod ring;
+mod run;
+mod shrink;
+mod slot;
+mod state;
+mod store;
+mod swap;
+mod transfer;
+mod world;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use args::Args;
+use machine::Machine;
+use ops::{Op, text};
+use run::Finding;
+
+/// How often a sequence is run to shorten it.
+const TRIES: usize = 150;
+
+fn describe(finding: &Finding, ops: &[Op]) -> String {
+    match finding.op.and_then(|place| ops.get(place)) {
+        Some(op) => format!("'{op}': {}", finding.what),
+        None => format!("after the round: {}", finding.what),
+    }
+}
+
+/// Runs kept sequences. Returns how many failed.
+fn replay(machine: &Machine, paths: &[std::path::PathBuf]) -> Result<usize, String> {
+    let mut failed = 0;
+    for path in paths {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+        let ops = ops::parse(&text).map_err(|why| format!("{name}: {why}"))?;
+        match run::sequence(machine, &ops) {
+            Ok(()) => println!("ok {name}"),
+            Err(finding) => {
+                println!("FAIL {name}: {}", describe(&finding, &ops));
+                failed += 1;
+            }
+        }
+    }
+    Ok(failed)
+}
+
+fn shorten(machine: &Machine, ops: &[Op]) -> Vec<Op> {
+    shrink::shrink(ops, TRIES, &mut |ops| run::sequence(machine, ops).is_err())
+}
+
+/// Runs rounds until the time is over or one fails. Returns how many failed.
+fn campaign(machine: &Machine, args: &Args) -> usize {
+    let start = Instant::now();
+    let mut operations = 0;
+    let mut rounds = 0;
+    let over = |rounds: u64| match args.rounds {
+        Some(most) => rounds >= most,
+        None => start.elapsed() >= Duration::from_secs(args.minutes * 60),
+    };
+    while !over(rounds) {
+        let number = args.first + rounds;
+        let ops = plan::round(args.seed, number);
+        if args.verbose {
+            // A guest that dies has said where.
+            println!("round {number} seconds={}", start.elapsed().as_secs());
+        }
+        if let Err(finding) = run::sequence(machine, &ops) {
+            let (seed, seconds) = (args.seed, start.elapsed().as_secs());
+            let what = describe(&finding, &ops);
+            println!("FAIL seed={seed} round={number} seconds={seconds} {what}");
+            if args.shrink {
+                let shorter = shorten(machine, &ops);
+                let again = run::sequence(machine, &shorter).err();
+                let what = again.map_or("not again".into(), |finding| describe(&finding, &shorter));
+                println!("# seed {seed}, round {number}: {what}\n{}", text(&shorter));
+            } else {
+                println!("# seed {seed}, round {number}\n{}", text(&ops));
+            }
+            return 1;
+        }
+        rounds += 1;
+        operations += ops.len();
+    }
+    let seconds = start.elapsed().as_secs();
+    for (what, count) in machine.tally.borrow().iter() {
+        println!("{count:8} {what}");
+    }
+    println!("ok seed={} rounds={rounds} operations={operations} seconds={seconds}", args.seed);
+    0
+}
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(why) => {
+            eprintln!("dmabuf-dio-torture: {why}\n{}", args::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    if let Some(number) = args.print {
+        print!("{}", text(&plan::round(args.seed, number)));
+        return ExitCode::SUCCESS;
+    }
+    // Memory and devices of a machine that is in use are no place for this.
+    if std::env::var_os("DMABUF_DIO_KERNEL").is_none() {
+        eprintln!("dmabuf-dio-torture: not in a guest\nHint: vm/run --kernel 7.3 -- PROGRAM");
+        return ExitCode::from(2);
+    }
+    fault::prepare();
+    let swap = swap::Swap::start();
+    let result = Machine::look(args.folder.clone()).and_then(|machine| {
+        println!("seed={} swap={} {machine}", args.seed, swap.is_some());
+        if args.replay.is_empty() {
+            Ok(campaign(&machine, &args))
+        } else {
+            replay(&machine, &args.replay)
+        }
+    });
+    match result {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("dmabuf-dio-torture: {why}");
+            ExitCode::from(3)
+        }
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The operations, and their text: a name and numbers, one operation a line.
+//!
+//! An operation names its objects by place: `buf=2` is whatever buffer is there. One whose objects
+//! are missing does nothing, so that any part of a sequence is a sequence.
+
+use std::fmt;
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $variant:ident $name:literal { $($field:ident),* })*) => {
+        /// An operation. Offsets and lengths are in bytes, unless they are called pages.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) enum Op {
+            $($(#[$doc])* $variant { $($field: u64),* },)*
+        }
+
+        impl fmt::Display for Op {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant { $($field),* } => {
+                        write!(f, $name)?;
+                        $(write!(f, concat!(" ", stringify!($field), "={}"), $field)?;)*
+                        Ok(())
+                    })*
+                }
+            }
+        }
+
+        impl Op {
+            fn from_words(name: &str, value: &mut dyn FnMut(&str) -> Result<u64, String>) -> Result<Self, String> {
+                match name {
+                    $($name => Ok(Self::$variant { $($field: value(stringify!($field))?),* }),)*
+                    _ => Err(format!("no operation is called '{name}'")),
+                }
+            }
+        }
+    };
+}
+
+ops! {
+    /// A memfd for udmabufs.
+    Store "store" { store, pages }
+    StoreWrite "store-write" { store, page, pages, stamp }
+    /// As `StoreWrite`, through a mapping.
+    StoreMapWrite "store-map-write" { store, page, pages, stamp }
+    /// Reads through a mapping, which fills holes with clean zeroes.
+    StoreTouch "store-touch" { store, page, pages }
+    /// `fallocate()`
+    StoreAllocate "store-allocate" { store, page, pages }
+    StorePunch "store-punch" { store, page, pages }
+    /// Swaps out what can be, drops what is clean.
+    StoreOut "store-out" { store }
+    /// Asks for huge pages in place of what there is.
+    StoreCollapse "store-collapse" { store }
+    StoreClose "store-close" { store }
+
+    /// A buffer of the system heap.
+    Heap "heap" { buf, pages }
+    Udmabuf "udmabuf" { buf, store, page, pages }
+    /// A udmabuf over two ranges, of any two memfds.
+    UdmabufPair "udmabuf-pair" { buf, store, page, pages, store2, page2, pages2 }
+    /// A buffer whose pages must not be lent.
+    Odd "odd" { buf, pages, oddities }
+    /// LOAD; `other`: another range if a signal interrupts it.
+    Load "load" { buf, file, at, length, chunk, depth, gather, direct, writable, other }
+    /// A heap's buffer with a file's content, on kernels with that flag.
+    HeapLoad "heap-load" { buf, file, at, length, direct }
+    Attach "attach" { buf }
+    /// Closes the context.
+    Detach "detach" { buf }
+    /// Closes the descriptor and the mapping, not the context.
+    Close "close" { buf }
+    /// The CPU stores into the buffer.
+    Fill "fill" { buf, offset, length, stamp }
+
+    /// `kind`: 0 written, 1 a hole, 2 allocated.
+    File "file" { file, length, kind, stamp }
+    FileWrite "file-write" { file, at, length, stamp }
+    FileTruncate "file-truncate" { file, length }
+    FilePunch "file-punch" { file, at, length }
+    FileAllocate "file-allocate" { file, at, length }
+    /// Takes the file from the page cache.
+    FileUncache "file-uncache" { file }
+    FileClose "file-close" { file }
+
+    Read "read" { buf, file, at, offset, length, chunk, depth, direct }
+    Write "write" { buf, file, at, offset, length, chunk, depth, direct }
+    /// `copy_file_range()` into the buffer, on kernels that can.
+    CopyIn "copy-in" { buf, file, at, offset, length, direct }
+    CopyOut "copy-out" { buf, file, at, offset, length, direct }
+
+    /// `flags`: 1 for `READ_FIXED`, 2 for `WRITE_FIXED`.
+    Slot "slot" { slot, buf, page, length, flags }
+    Join "join" { slot, buf, buf2, flags }
+    SlotRead "slot-read" { slot, file, at, skip, length, direct }
+    SlotWrite "slot-write" { slot, file, at, skip, length, direct }
+    SlotClear "slot-clear" { slot }
+
+    /// A part of the disk fails.
+    Break "break" { at, length }
+    Heal "heal" {}
+    /// A signal arrives during the next transfer.
+    Signal "signal" { microseconds }
+    /// The next transfer is tried with each of its allocations failing.
+    FailEach "fail-each" {}
+}
+
+/// The text of a sequence.
+pub(crate) fn text(ops: &[Op]) -> String {
+    ops.iter().fold(String::new(), |text, op| text + &format!("{op}\n"))
+}
+
+/// Reads a sequence; lines that begin with `#` are comments.
+pub(crate) fn parse(text: &str) -> Result<Vec<Op>, String> {
+    let lines = text.lines().map(str::trim).enumerate();
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(number, line)| parse_line(line).map_err(|why| format!("line {}: {why}", number + 1)))
+        .collect()
+}
+
+fn parse_line(line: &str) -> Result<Op, String> {
+    let mut words = line.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let mut given: Vec<&str> = words.collect();
+    let op = Op::from_words(name, &mut |field| {
+        let place = given.iter().position(|word| word.split('=').next() == Some(field));
+        let word = given.remove(place.ok_or_else(|| format!("'{name}' needs '{field}='"))?);
+        let value = word.split_once('=').map_or("", |(_, value)| value);
+        value.parse().map_err(|_| format!("'{word}' is not a number"))
+    })?;
+    match given.first() {
+        Some(word) => Err(format!("'{name}' does not take '{word}'")),
+        None => Ok(op),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_read_back() {
+        let ops =
+            [Op::Heal {}, Op::SlotWrite { slot: 1, file: 2, at: 3, skip: 4, length: 5, direct: 1 }];
+        let text = format!("# a comment\n\n{}\n{}\n", ops[0], ops[1]);
+        assert_eq!(parse(&text).unwrap(), ops);
+    }
+
+    #[test]
+    fn wrong_lines_are_refused_by_number() {
+        for (text, why) in [
+            ("heal\nheel", "line 2: no operation is called 'heel'"),
+            ("attach", "line 1: 'attach' needs 'buf='"),
+            ("attach buf=x", "line 1: 'buf=x' is not a number"),
+            ("attach buf=1 file=1", "line 1: 'attach' does not take 'file=1'"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), why);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs operations, one after the other, and compares what they leave.
+
+use crate::buffer;
+use crate::fault::Armed;
+use crate::file::Known;
+use crate::judge::Span;
+use crate::load::{self, Shape};
+use crate::machine::Machine;
+use crate::ops::Op;
+use crate::slot;
+use crate::state::State;
+use crate::store;
+use crate::transfer::{self, How};
+use crate::world::{DISK, Outcome, World};
+
+/// Something that must not be.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    /// The operation after which it was seen; `None`: after the round.
+    pub(crate) op: Option<usize>,
+    pub(crate) what: String,
+}
+
+/// Runs a sequence and gives everything back.
+pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
+    let after = |what| Finding { op: None, what };
+    let before = State::look(machine).map_err(after)?;
+    let mut world = World::new(machine).map_err(after)?;
+    for (place, op) in ops.iter().enumerate() {
+        one(&mut world, op).map_err(|what| Finding { op: Some(place), what })?;
+    }
+    world.check().map_err(after)?;
+    drop(world);
+    before.await_again(machine).map_err(after)
+}
+
+#[rustfmt::skip]
+fn one(world: &mut World<'_>, op: &Op) -> Outcome {
+    match *op {
+        Op::Store { store, pages } => store::create(world, store, pages),
+        Op::StoreWrite { store, page, pages, stamp } => store::write(world, store, page, pages, stamp, false),
+        Op::StoreMapWrite { store, page, pages, stamp } => store::write(world, store, page, pages, stamp, true),
+        Op::StoreTouch { store, page, pages } => store::touch(world, store, page, pages),
+        Op::StoreAllocate { store, page, pages } => store::allocate(world, store, page, pages),
+        Op::StorePunch { store, page, pages } => store::punch(world, store, page, pages),
+        Op::StoreOut { store } => store::out(world, store),
+        Op::StoreCollapse { store } => store::collapse(world, store),
+        Op::StoreClose { store } => { world.stores[store as usize] = None; Ok(()) }
+
+        Op::Heap { buf, pages } => buffer::of_heap(world, buf, pages),
+        Op::Udmabuf { buf, store, page, pages } => buffer::of_memfd(world, buf, store, page, pages),
+        Op::UdmabufPair { buf, store, page, pages, store2, page2, pages2 } =>
+            buffer::of_memfds(world, buf, (store, page, pages), (store2, page2, pages2)),
+        Op::Odd { buf, pages, oddities } => { buffer::odd(world, buf, pages, oddities); Ok(()) }
+        Op::Load { buf, file, at, length, chunk, depth, gather, direct, writable, other } =>
+            load::load(world, buf, Span { file, at, offset: 0, length, direct },
+                Shape { chunk, depth, gather, writable: writable != 0, other: other != 0 }),
+        Op::HeapLoad { buf, file, at, length, direct } =>
+            load::heap(world, buf, Span { file, at, offset: 0, length, direct }),
+        Op::Attach { buf } => buffer::attach(world, buf),
+        Op::Detach { buf } => buffer::detach(world, buf),
+        Op::Close { buf } => buffer::close(world, buf),
+        Op::Fill { buf, offset, length, stamp } => buffer::fill(world, buf, offset, length, stamp),
+
+        Op::File { file, length, kind, stamp } => {
+            if file < DISK {
+                world.files[file as usize] = Some(Known::create(&world.machine.folder, length, kind, stamp)?);
+            }
+            Ok(())
+        }
+        Op::FileWrite { file, at, length, stamp } => changed(world, file, |known| {
+            let length = if known.disk { length.min((known.bytes.len() as u64).saturating_sub(at)) } else { length };
+            known.write(at, &crate::pages::stamp(stamp, at, length as usize))
+        }),
+        Op::FileTruncate { file, length } => changed(world, file, |known|
+            if known.disk { Ok(()) } else { known.truncate(length) }),
+        Op::FilePunch { file, at, length } => changed(world, file, |known|
+            if known.disk { Ok(()) } else { known.punch(at, length) }),
+        Op::FileAllocate { file, at, length } => changed(world, file, |known|
+            if known.disk { Ok(()) } else { known.allocate(at, length) }),
+        Op::FileUncache { file } => changed(world, file, |known| known.uncache()),
+        Op::FileClose { file } => { if file < DISK { world.files[file as usize] = None; } Ok(()) }
+
+        Op::Read { buf, file, at, offset, length, chunk, depth, direct } =>
+            transfer::read(world, buf, Span { file, at, offset, length, direct }, How::Module { chunk, depth }),
+        Op::Write { buf, file, at, offset, length, chunk, depth, direct } =>
+            transfer::write(world, buf, Span { file, at, offset, length, direct }, How::Module { chunk, depth }),
+        Op::CopyIn { buf, file, at, offset, length, direct } =>
+            transfer::read(world, buf, Span { file, at, offset, length, direct }, How::Copy),
+        Op::CopyOut { buf, file, at, offset, length, direct } =>
+            transfer::write(world, buf, Span { file, at, offset, length, direct }, How::Copy),
+
+        Op::Slot { slot, buf, page, length, flags } => slot::register(world, slot, buf, page, length, flags),
+        Op::Join { slot, buf, buf2, flags } => slot::join(world, slot, buf, buf2, flags),
+        Op::SlotRead { slot, file, at, skip, length, direct } =>
+            slot::transfer(world, false, slot, skip, Span { file, at, offset: 0, length, direct }),
+        Op::SlotWrite { slot, file, at, skip, length, direct } =>
+            slot::transfer(world, true, slot, skip, Span { file, at, offset: 0, length, direct }),
+        Op::SlotClear { slot } => slot::clear(world, slot),
+
+        Op::Break { at, length } => {
+            if let Some(file) = world.file(DISK) {
+                if world.broken(DISK).is_empty() {
+                    file.uncache()?;
+                }
+            }
+            let end = crate::disk::SIZE as u64;
+            let part = at.min(end) as usize..(at + length).min(end) as usize;
+            world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(part))
+        }
+        Op::Heal {} => world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(0..0)),
+        Op::Signal { microseconds } => { world.armed = Armed::Signal(microseconds); Ok(()) }
+        Op::FailEach {} => {
+            if world.machine.fail_nth { world.armed = Armed::FailEach; }
+            Ok(())
+        }
+    }
+}
+
+/// Changes a file, unless the disk that it is on fails now.
+fn changed(
+    world: &mut World<'_>,
+    file: u64,
+    change: impl FnOnce(&mut Known) -> Outcome,
+) -> Outcome {
+    if !world.broken(file).is_empty() {
+        return Ok(());
+    }
+    world.file_mut(file).map_or(Ok(()), change)
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memfds, in every state that udmabuf may find them in.
+
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
+
+use crate::mapping::Mapping;
+use crate::pages::{PAGE, difference, stamp, store as store_bytes, zero_page};
+use crate::world::{Outcome, Store, World};
+
+const PAGE_OUT: i32 = 21;
+const COLLAPSE: i32 = 25;
+
+pub(crate) fn create(world: &mut World<'_>, place: u64, pages: u64) -> Outcome {
+    let failed = |errno| format!("memfd: {errno}");
+    let fd =
+        memfd_create("torture", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(failed)?;
+    ftruncate(&fd, pages * PAGE as u64).map_err(failed)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK).map_err(failed)?;
+    let pages = vec![None; pages as usize];
+    if let Some(store) = world.stores.get_mut(place as usize) {
+        *store = Some(Store { fd, pages, allocated: false, collapsed: false });
+    }
+    Ok(())
+}
+
+fn map(store: &Store) -> Result<Mapping, String> {
+    Mapping::of(store.fd.as_fd(), store.pages.len() * PAGE, true)
+}
+
+fn range(store: &Store, page: u64, pages: u64) -> std::ops::Range<usize> {
+    let end = store.pages.len();
+    (page as usize).min(end)..((page + pages) as usize).min(end)
+}
+
+pub(crate) fn write(
+    world: &mut World<'_>,
+    place: u64,
+    page: u64,
+    pages: u64,
+    number: u64,
+    mapped: bool,
+) -> Outcome {
+    let Some(store) = world.store_mut(place) else { return Ok(()) };
+    let range = range(store, page, pages);
+    let at = range.start * PAGE;
+    let bytes = stamp(number, at as u64, range.len() * PAGE);
+    if mapped {
+        map(store)?.store(at, &bytes);
+    } else {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += rustix::io::pwrite(&store.fd, &bytes[done..], (at + done) as u64)
+                .map_err(|errno| format!("pwrite to a memfd: {errno}"))?;
+        }
+    }
+    for (place, bytes) in range.zip(bytes.chunks(PAGE)) {
+        let page = store.pages[place].get_or_insert_with(zero_page);
+        store_bytes(std::slice::from_ref(page), 0, bytes);
+    }
+    Ok(())
+}
+
+pub(crate) fn touch(world: &mut World<'_>, place: u64, page: u64, pages: u64) -> Outcome {
+    let Some(store) = world.store_mut(place) else { return Ok(()) };
+    let range = range(store, page, pages);
+    if range.is_empty() {
+        return Ok(());
+    }
+    let map = map(store)?;
+    let actual = map.bytes();
+    for place in range {
+        let expected = store.pages[place].as_ref().map_or([0; PAGE], |page| *page.borrow());
+        difference("the memfd's mapping", &actual[place * PAGE..(place + 1) * PAGE], &expected)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn allocate(world: &mut World<'_>, place: u64, page: u64, pages: u64) -> Outcome {
+    let Some(store) = world.store_mut(place) else { return Ok(()) };
+    let range = range(store, page, pages);
+    if range.is_empty() {
+        return Ok(());
+    }
+    store.allocated = true;
+    let (at, length) = (range.start * PAGE, range.len() * PAGE);
+    fallocate(&store.fd, FallocateFlags::empty(), at as u64, length as u64)
+        .map_err(|errno| format!("fallocate of a memfd: {errno}"))
+}
+
+/// Buffers keep the pages, the memfd gets others. A huge page that is pinned is zeroed in place
+/// instead, so memfds that may have some are left alone.
+pub(crate) fn punch(world: &mut World<'_>, place: u64, page: u64, pages: u64) -> Outcome {
+    let Some(store) = world.store_mut(place) else { return Ok(()) };
+    let range = range(store, page, pages);
+    if store.collapsed || range.is_empty() {
+        return Ok(());
+    }
+    let (at, length) = (range.start * PAGE, range.len() * PAGE);
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&store.fd, flags, at as u64, length as u64)
+        .map_err(|errno| format!("punch of a memfd: {errno}"))?;
+    store.pages[range].fill(None);
+    Ok(())
+}
+
+pub(crate) fn out(world: &mut World<'_>, place: u64) -> Outcome {
+    let Some(store) = world.store_mut(place) else { return Ok(()) };
+    map(store)?.advise(PAGE_OUT);
+    let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
+    check(store)
+}
+
+pub(crate) fn collapse(world: &mut World<'_>, place: u64) -> Outcome {
+    let Some(store) = world.store_mut(place) else { return Ok(()) };
+    store.collapsed = true;
+    map(store)?.advise(COLLAPSE);
+    check(store)
+}
+
+/// Reads it as a file, which fills no holes.
+pub(crate) fn check(store: &Store) -> Outcome {
+    let mut actual = vec![0; store.pages.len() * PAGE];
+    let mut done = 0;
+    while done < actual.len() {
+        let read = rustix::io::pread(&store.fd, &mut actual[done..], done as u64)
+            .map_err(|errno| format!("pread of a memfd: {errno}"))?;
+        if read == 0 {
+            return Err("the memfd is short".into());
+        }
+        done += read;
+    }
+    for (place, page) in store.pages.iter().enumerate() {
+        let expected = page.as_ref().map_or([0; PAGE], |page| *page.borrow());
+        let actual = &actual[place * PAGE..(place + 1) * PAGE];
+        difference("the memfd", actual, &expected).map_err(|why| format!("page {place}: {why}"))?;
+    }
+    Ok(())
+}

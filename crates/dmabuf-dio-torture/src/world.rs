@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The objects of a round by their places, and what is known of their bytes.
+
+use std::ops::Range;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use crate::disk::Disk;
+use crate::fault::Armed;
+use crate::file::Known;
+use crate::machine::Machine;
+use crate::mapping::Mapping;
+use crate::pages::{PAGE, Page, bytes, difference};
+use crate::ring::Ring;
+
+pub(crate) type Outcome = Result<(), String>;
+
+pub(crate) const STORES: usize = 3;
+pub(crate) const BUFFERS: usize = 6;
+/// The last is the disk.
+pub(crate) const FILES: usize = 4;
+pub(crate) const DISK: u64 = FILES as u64 - 1;
+pub(crate) const SLOTS: usize = 3;
+
+/// A memfd; `None`: a hole, or allocated and not filled.
+pub(crate) struct Store {
+    pub(crate) fd: OwnedFd,
+    pub(crate) pages: Vec<Option<Page>>,
+    /// `fallocate()` has left pages that nobody has filled.
+    pub(crate) allocated: bool,
+    /// It may have huge pages.
+    pub(crate) collapsed: bool,
+}
+
+/// Who makes a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Heap,
+    Load,
+    Udmabuf {
+        /// Some page may not have been filled.
+        allocated: bool,
+        collapsed: bool,
+    },
+    /// Its pages must not be lent.
+    Odd,
+}
+
+/// A buffer. What it holds is compared while it is mapped.
+pub(crate) struct Buffer {
+    pub(crate) kind: Kind,
+    pub(crate) fd: Option<OwnedFd>,
+    pub(crate) map: Option<Mapping>,
+    pub(crate) context: Option<OwnedFd>,
+    pub(crate) pages: Vec<Page>,
+    pub(crate) writable: bool,
+}
+
+impl Buffer {
+    pub(crate) fn length(&self) -> usize {
+        self.pages.len() * PAGE
+    }
+
+    pub(crate) fn check(&self) -> Outcome {
+        match &self.map {
+            Some(map) => {
+                difference("the buffer", &map.bytes(), &bytes(&self.pages, 0..self.length()))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A fixed buffer of the ring.
+pub(crate) struct Slot {
+    pub(crate) pages: Vec<Page>,
+    pub(crate) length: usize,
+    pub(crate) flags: u64,
+}
+
+/// Everything that a round has. Dropping it gives all of it back.
+pub(crate) struct World<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) buffers: [Option<Buffer>; BUFFERS],
+    pub(crate) slots: [Option<Slot>; SLOTS],
+    pub(crate) ring: Option<Ring>,
+    pub(crate) stores: [Option<Store>; STORES],
+    pub(crate) files: [Option<Known>; FILES],
+    /// The context of loads.
+    pub(crate) loader: Option<OwnedFd>,
+    /// After the files, as one is open on it.
+    pub(crate) disk: Option<Disk>,
+    pub(crate) armed: Armed,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(machine: &'a Machine) -> Result<Self, String> {
+        let disk = Disk::create();
+        let mut files = [const { None }; FILES];
+        if let Some(disk) = &disk {
+            files[DISK as usize] = Some(Known::on_disk(&disk.path, crate::disk::SIZE)?);
+        }
+        Ok(Self {
+            machine,
+            buffers: [const { None }; BUFFERS],
+            slots: [const { None }; SLOTS],
+            ring: None,
+            stores: [const { None }; STORES],
+            files,
+            loader: None,
+            disk,
+            armed: Armed::Nothing,
+        })
+    }
+
+    /// A buffer that files can be moved to and from, with its context.
+    pub(crate) fn attached(&self, place: u64) -> Option<(&Buffer, BorrowedFd<'_>)> {
+        let buffer = self.buffers.get(place as usize)?.as_ref()?;
+        Some((buffer, buffer.context.as_ref()?.as_fd()))
+    }
+
+    pub(crate) fn file(&self, place: u64) -> Option<&Known> {
+        self.files.get(place as usize)?.as_ref()
+    }
+
+    pub(crate) fn file_mut(&mut self, place: u64) -> Option<&mut Known> {
+        self.files.get_mut(place as usize)?.as_mut()
+    }
+
+    pub(crate) fn store_mut(&mut self, place: u64) -> Option<&mut Store> {
+        self.stores.get_mut(place as usize)?.as_mut()
+    }
+
+    /// The part of a file that fails.
+    pub(crate) fn broken(&self, file: u64) -> Range<usize> {
+        match &self.disk {
+            Some(disk) if file == DISK => disk.broken.clone(),
+            _ => 0..0,
+        }
+    }
+
+    /// The bytes of a file in fact, also those where the disk fails.
+    pub(crate) fn actual_file(&mut self, place: u64) -> Result<Vec<u8>, String> {
+        let broken = self.broken(place);
+        if let (Some(disk), false) = (&mut self.disk, broken.is_empty()) {
+            disk.fail(0..0)?;
+        }
+        let actual = self.file(place).map_or(Ok(Vec::new()), Known::actual);
+        if let (Some(disk), false) = (&mut self.disk, broken.is_empty()) {
+            disk.fail(broken)?;
+        }
+        actual
+    }
+
+    /// The bytes of a page in fact, if a buffer that has it is mapped.
+    pub(crate) fn actual_page(&self, page: &Page) -> Option<Vec<u8>> {
+        self.buffers.iter().flatten().find_map(|buffer| {
+            let place = buffer.pages.iter().position(|one| Rc::ptr_eq(one, page))?;
+            let all = buffer.map.as_ref()?.bytes();
+            Some(all[place * PAGE..(place + 1) * PAGE].to_vec())
+        })
+    }
+
+    pub(crate) fn check_buffers(&self) -> Outcome {
+        for (place, buffer) in self.buffers.iter().enumerate() {
+            if let Some(buffer) = buffer {
+                buffer.check().map_err(|why| format!("buf={place} ({:?}): {why}", buffer.kind))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares everything.
+    pub(crate) fn check(&mut self) -> Outcome {
+        self.check_buffers()?;
+        for (place, store) in self.stores.iter().enumerate() {
+            if let Some(store) = store {
+                crate::store::check(store).map_err(|why| format!("store={place}: {why}"))?;
+            }
+        }
+        if let Some(disk) = &mut self.disk {
+            disk.fail(0..0)?;
+        }
+        for (place, file) in self.files.iter().enumerate() {
+            if let Some(file) = file {
+                file.uncache()?;
+                file.check().map_err(|why| format!("file={place}: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+}
