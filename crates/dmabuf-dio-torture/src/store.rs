@@ -111,32 +111,12 @@ pub(crate) fn out(world: &mut World<'_>, place: u64) -> Outcome {
     let Some(store) = world.store_mut(place) else { return Ok(()) };
     map(store)?.advise(PAGE_OUT);
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
-    check(store)
+    store.check()
 }
 
 pub(crate) fn collapse(world: &mut World<'_>, place: u64) -> Outcome {
     let Some(store) = world.store_mut(place) else { return Ok(()) };
     store.collapsed = true;
     map(store)?.advise(COLLAPSE);
-    check(store)
-}
-
-/// Reads it as a file, which fills no holes.
-pub(crate) fn check(store: &Store) -> Outcome {
-    let mut actual = vec![0; store.pages.len() * PAGE];
-    let mut done = 0;
-    while done < actual.len() {
-        let read = rustix::io::pread(&store.fd, &mut actual[done..], done as u64)
-            .map_err(|errno| format!("pread of a memfd: {errno}"))?;
-        if read == 0 {
-            return Err("the memfd is short".into());
-        }
-        done += read;
-    }
-    for (place, page) in store.pages.iter().enumerate() {
-        let expected = page.as_ref().map_or([0; PAGE], |page| *page.borrow());
-        let actual = &actual[place * PAGE..(place + 1) * PAGE];
-        difference("the memfd", actual, &expected).map_err(|why| format!("page {place}: {why}"))?;
-    }
-    Ok(())
+    store.check()
 }

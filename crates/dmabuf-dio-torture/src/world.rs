@@ -32,6 +32,29 @@ pub(crate) struct Store {
     pub(crate) collapsed: bool,
 }
 
+impl Store {
+    /// Reads it as a file, which fills no holes.
+    pub(crate) fn check(&self) -> Outcome {
+        let mut actual = vec![0; self.pages.len() * PAGE];
+        let mut done = 0;
+        while done < actual.len() {
+            let read = rustix::io::pread(&self.fd, &mut actual[done..], done as u64)
+                .map_err(|errno| format!("pread of a memfd: {errno}"))?;
+            if read == 0 {
+                return Err("the memfd is short".into());
+            }
+            done += read;
+        }
+        for (place, page) in self.pages.iter().enumerate() {
+            let expected = page.as_ref().map_or([0; PAGE], |page| *page.borrow());
+            let actual = &actual[place * PAGE..(place + 1) * PAGE];
+            difference("the memfd", actual, &expected)
+                .map_err(|why| format!("page {place}: {why}"))?;
+        }
+        Ok(())
+    }
+}
+
 /// Who makes a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -175,7 +198,7 @@ impl<'a> World<'a> {
         self.check_buffers()?;
         for (place, store) in self.stores.iter().enumerate() {
             if let Some(store) = store {
-                crate::store::check(store).map_err(|why| format!("store={place}: {why}"))?;
+                store.check().map_err(|why| format!("store={place}: {why}"))?;
             }
         }
         if let Some(disk) = &mut self.disk {
