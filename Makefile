@@ -63,6 +63,14 @@ mutants-module: deps ## mutation tests of the module, in guests (half an hour on
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	tools/mutate-module
 
+MINUTES ?= 10
+.PHONY: torture torture-proof
+torture: deps ## random operations against the module, in guests, MINUTES each (10); KERNELS="7.3 6.12", SEED=N
+	tests/torture/run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(KERNELS)
+
+torture-proof: deps ## let the campaign find defects that are put into the module, one by one
+	tests/torture/prove
+
 # Nightly Rust and cargo-fuzz are needed. Findings go to build/fuzz; the kept inputs do not change.
 FUZZ_SECONDS ?= 240
 FUZZ := cargo +nightly fuzz run --sanitizer none --target-dir $(CURDIR)/build/fuzz-target

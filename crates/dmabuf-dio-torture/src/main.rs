@@ -36,9 +36,12 @@ use args::Args;
 use machine::Machine;
 use ops::{Op, text};
 use run::Finding;
+use state::Memory;
 
 /// How often a sequence is run to shorten it.
 const TRIES: usize = 150;
+/// Rounds after which the memory of the machine is looked at.
+const MEMORY_EVERY: u64 = 25;
 
 fn describe(finding: &Finding, ops: &[Op]) -> String {
     match finding.op.and_then(|place| ops.get(place)) {
@@ -72,8 +75,8 @@ fn shorten(machine: &Machine, ops: &[Op]) -> Vec<Op> {
 /// Runs rounds until the time is over or one fails. Returns how many failed.
 fn campaign(machine: &Machine, args: &Args) -> usize {
     let start = Instant::now();
-    let mut operations = 0;
-    let mut rounds = 0;
+    let (mut operations, mut rounds) = (0, 0);
+    let mut memory = None;
     let over = |rounds: u64| match args.rounds {
         Some(most) => rounds >= most,
         None => start.elapsed() >= Duration::from_secs(args.minutes * 60),
@@ -83,31 +86,55 @@ fn campaign(machine: &Machine, args: &Args) -> usize {
         let ops = plan::round(args.seed, number);
         if args.verbose {
             // A guest that dies has said where.
-            println!("round {number} seconds={}", start.elapsed().as_secs());
+            let seconds = start.elapsed().as_secs();
+            println!("round {number} operations={operations} seconds={seconds}");
         }
         if let Err(finding) = run::sequence(machine, &ops) {
-            let (seed, seconds) = (args.seed, start.elapsed().as_secs());
-            let what = describe(&finding, &ops);
-            println!("FAIL seed={seed} round={number} seconds={seconds} {what}");
-            if args.shrink {
-                let shorter = shorten(machine, &ops);
-                let again = run::sequence(machine, &shorter).err();
-                let what = again.map_or("not again".into(), |finding| describe(&finding, &shorter));
-                println!("# seed {seed}, round {number}: {what}\n{}", text(&shorter));
-            } else {
-                println!("# seed {seed}, round {number}\n{}", text(&ops));
-            }
+            operations += finding.op.map_or(ops.len(), |place| place + 1);
+            let at = (number, operations, start.elapsed());
+            report(machine, args, at, &finding, &ops);
             return 1;
         }
         rounds += 1;
         operations += ops.len();
+        if rounds % MEMORY_EVERY == 0 {
+            let first: &Memory = memory.get_or_insert_with(Memory::look);
+            if let Err(what) = first.is_there() {
+                let (seed, seconds) = (args.seed, start.elapsed().as_secs());
+                println!(
+                    "FAIL seed={seed} round={number} operations={operations} seconds={seconds} by then: {what}"
+                );
+                return 1;
+            }
+        }
     }
-    let seconds = start.elapsed().as_secs();
     for (what, count) in machine.tally.borrow().iter() {
         println!("{count:8} {what}");
     }
+    let seconds = start.elapsed().as_secs();
     println!("ok seed={} rounds={rounds} operations={operations} seconds={seconds}", args.seed);
     0
+}
+
+/// Prints what was found, and the operations that show it, as few as possible.
+fn report(
+    machine: &Machine,
+    args: &Args,
+    (round, operations, after): (u64, usize, Duration),
+    finding: &Finding,
+    ops: &[Op],
+) {
+    let (seed, seconds) = (args.seed, after.as_secs());
+    let what = describe(finding, ops);
+    println!("FAIL seed={seed} round={round} operations={operations} seconds={seconds} {what}");
+    if !args.shrink {
+        println!("# seed {seed}, round {round}\n{}", text(ops));
+        return;
+    }
+    let shorter = shorten(machine, ops);
+    let again = run::sequence(machine, &shorter).err();
+    let what = again.map_or("not again".into(), |finding| describe(&finding, &shorter));
+    println!("# seed {seed}, round {round}: {what}\n{}", text(&shorter));
 }
 
 fn main() -> ExitCode {

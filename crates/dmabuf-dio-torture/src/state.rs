@@ -77,6 +77,34 @@ fn counts() -> Counts {
     }
 }
 
+/// Available memory without caches, in bytes.
+fn available() -> i64 {
+    let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
+    number("/proc/meminfo", "MemAvailable:") << 10
+}
+
+/// Memory that rounds have in the end not given back: each may keep a little for a while.
+pub(crate) struct Memory(i64);
+
+impl Memory {
+    /// What may be missing.
+    const MOST: i64 = 64 << 20;
+
+    pub(crate) fn look() -> Self {
+        Self(available())
+    }
+
+    pub(crate) fn is_there(&self) -> Result<(), String> {
+        for _ in 0..100 {
+            if available() + Self::MOST >= self.0 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("{} MiB of memory are gone", (self.0 - available()) >> 20))
+    }
+}
+
 fn free_blocks(machine: &Machine) -> i64 {
     rustix::fs::statvfs(&machine.folder).map_or(0, |stat| stat.f_bfree as i64)
 }
