@@ -71,8 +71,8 @@ pub(crate) fn into_pages(
     Ok(true)
 }
 
-/// Takes a transfer into a file into the model, and compares the file.
-pub(crate) fn into_file(
+/// Takes a transfer into a file into the model. `actual`: the file's bytes in fact.
+pub(crate) fn note_file(
     file: &mut Known,
     actual: &[u8],
     span: Span,
@@ -94,6 +94,18 @@ pub(crate) fn into_file(
             file.bytes[at] = actual[at];
         }
     }
+    Ok(())
+}
+
+/// Also compares the file.
+pub(crate) fn into_file(
+    file: &mut Known,
+    actual: &[u8],
+    span: Span,
+    source: &[u8],
+    moved: Moved,
+) -> Outcome {
+    note_file(file, actual, span, source, moved)?;
     difference("the file", actual, &file.bytes)
 }
 

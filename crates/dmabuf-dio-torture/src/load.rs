@@ -7,6 +7,7 @@ use dmabuf_dio_sys::{Errno, dio, heap};
 use rustix::fs::OFlags;
 
 use crate::buffer::place;
+use crate::disturb::beside;
 use crate::fault::{Armed, Fault, each};
 use crate::judge::{Moved, Span};
 use crate::mapping::Mapping;
@@ -79,7 +80,8 @@ pub(crate) fn load(world: &mut World<'_>, at: u64, span: Span, shape: Shape) -> 
     let armed = std::mem::take(&mut world.armed);
     each(armed, &mut |fault| {
         let mut span = span;
-        let ((mut load, mut result), fired) = fault.around(|| call(world, span, shape));
+        let ((mut load, mut result), fired) =
+            beside(world, || fault.around(|| call(world, span, shape)));
         while matches!((&result, fault), (Err(Errno::INTR), Fault::Signal(_))) {
             if shape.other {
                 span.at = (span.at + PAGE as u64) / PAGE as u64 * PAGE as u64;

@@ -4,11 +4,13 @@
 //! A round makes files, memfds, buffers, contexts and slots, moves data between them, lets disks,
 //! signals and allocations fail, and compares every byte with a model that knows what it is. Then
 //! everything must be given back. The first failure ends the campaign: its sequence is shortened,
-//! and printed as text that `--replay` runs. One thread runs all of it, so a seed repeats it.
+//! and printed as text that `--replay` runs. A seed repeats the operations; those that run at the
+//! same time (`together`, `beside`, `signal`) meet at other moments each time.
 
 mod args;
 mod buffer;
 mod disk;
+mod disturb;
 mod fault;
 mod file;
 mod judge;
@@ -26,6 +28,7 @@ mod slot;
 mod state;
 mod store;
 mod swap;
+mod together;
 mod transfer;
 mod world;
 

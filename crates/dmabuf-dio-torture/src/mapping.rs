@@ -8,6 +8,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::pages::PAGE;
 
+/// `MADV_PAGEOUT`
+pub(crate) const PAGE_OUT: i32 = 21;
+/// `MADV_COLLAPSE`
+pub(crate) const COLLAPSE: i32 = 25;
+
 /// A part of a mapping.
 struct Part {
     start: NonNull<u8>,

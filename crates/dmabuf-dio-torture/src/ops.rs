@@ -101,6 +101,10 @@ ops! {
     Heal "heal" {}
     /// A signal arrives during the next transfer.
     Signal "signal" { microseconds }
+    /// Another thread does something while the next transfer runs: `disturb.rs`.
+    Beside "beside" { kind, place }
+    /// The next operations, if they are transfers, run at the same time.
+    Together "together" { count }
     /// The next transfer is tried with each of its allocations failing.
     FailEach "fail-each" {}
 }

@@ -4,6 +4,7 @@
 //! Each round has some of the families of operations only, so that few things happen often.
 
 use crate::disk;
+use crate::disturb::KINDS;
 use crate::ops::Op;
 use crate::pages::PAGE;
 use crate::random::Random;
@@ -40,14 +41,19 @@ enum Family {
     Disk,
     Signal,
     Allocation,
+    Together,
+    Beside,
 }
 
 use Family::{
-    Allocation, Buffer, Context, CopyRange, Disk, File, Load, Memfd, Read, Signal, Slot, Write,
+    Allocation, Beside, Buffer, Context, CopyRange, Disk, File, Load, Memfd, Read, Signal, Slot,
+    Together, Write,
 };
 
-const ALL: [Family; 12] =
-    [Memfd, Buffer, Context, File, Read, Write, Load, CopyRange, Slot, Disk, Signal, Allocation];
+const ALL: [Family; 14] = [
+    Memfd, Buffer, Context, File, Read, Write, Load, CopyRange, Slot, Disk, Signal, Allocation,
+    Together, Beside,
+];
 
 /// The operations of a round.
 pub(crate) fn round(seed: u64, round: u64) -> Vec<Op> {
@@ -95,6 +101,21 @@ impl Sketch {
                 let microseconds = self.random.in_range(1..3000);
                 self.ops.push(Op::Signal { microseconds });
                 let next = self.random.pick(&[Load, Read, Write]);
+                self.draw(next);
+            }
+            Together => {
+                let count = self.random.in_range(2..6);
+                self.ops.push(Op::Together { count });
+                for _ in 0..count {
+                    let next = self.random.pick(&[Read, Read, Write]);
+                    self.draw(next);
+                }
+            }
+            Beside => {
+                let kind = self.random.in_range(0..KINDS);
+                let place = self.random.in_range(0..if kind < 2 { STORES } else { BUFFERS } as u64);
+                self.ops.push(Op::Beside { kind, place });
+                let next = self.random.pick(&[Load, Read, Read, Write, Slot]);
                 self.draw(next);
             }
             Allocation => {
@@ -422,7 +443,7 @@ mod tests {
             .map(|op| op.to_string().split(' ').next().unwrap_or_default().to_owned())
             .collect();
         // All but file-close, which rounds do at their end.
-        assert_eq!(drawn.len(), 38, "{drawn:?}");
+        assert_eq!(drawn.len(), 40, "{drawn:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::ops::Op;
 use crate::slot;
 use crate::state::State;
 use crate::store;
+use crate::together;
 use crate::transfer::{self, How};
 use crate::world::{DISK, Outcome, World};
 
@@ -27,8 +28,20 @@ pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
     let after = |what| Finding { op: None, what };
     let before = State::look(machine).map_err(after)?;
     let mut world = World::new(machine).map_err(after)?;
-    for (place, op) in ops.iter().enumerate() {
-        one(&mut world, op).map_err(|what| Finding { op: Some(place), what })?;
+    let mut place = 0;
+    while let Some(op) = ops.get(place) {
+        let at = |what| Finding { op: Some(place), what };
+        if let Op::Together { count } = op {
+            let end = (place + 1 + *count as usize).min(ops.len());
+            together::run(&mut world, &ops[place + 1..end]).map_err(at)?;
+            place = end;
+            continue;
+        }
+        one(&mut world, op).map_err(at)?;
+        if !matches!(op, Op::Beside { .. } | Op::Signal { .. } | Op::FailEach {}) {
+            world.beside = None;
+        }
+        place += 1;
     }
     world.check().map_err(after)?;
     drop(world);
@@ -111,6 +124,9 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         }
         Op::Heal {} => world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(0..0)),
         Op::Signal { microseconds } => { world.armed = Armed::Signal(microseconds); Ok(()) }
+        Op::Beside { kind, place } => { world.beside = Some((kind, place)); Ok(()) }
+        // Whoever runs the sequence runs these.
+        Op::Together { .. } => Ok(()),
         Op::FailEach {} => {
             if world.machine.fail_nth { world.armed = Armed::FailEach; }
             Ok(())

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use dmabuf_dio_sys::{Errno, dio};
 
+use crate::disturb::beside;
 use crate::fault::each;
 use crate::judge::{Moved, Span, into_file, into_pages};
 use crate::pages::{PAGE, Page, bytes, is_multiple};
@@ -150,8 +151,8 @@ pub(crate) fn transfer(
         let Some(file) = world.file(span.file) else { return Ok(false) };
         let fd = file.fd(span.direct);
         let Some(ring) = &world.ring else { return Ok(false) };
-        let (result, fired) = fault
-            .around(|| ring.transfer(write, place as u32, skip, span.length as u32, fd, span.at));
+        let call = || ring.transfer(write, place as u32, skip, span.length as u32, fd, span.at);
+        let (result, fired) = beside(world, || fault.around(call));
         let misaligned = direct && !(aligned(span.at) && aligned(skip) && aligned(span.length));
         let outside = skip + span.length > length || u64::from(needed) & flags == 0;
         let moved = match result {

@@ -7,12 +7,9 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
 
-use crate::mapping::Mapping;
+use crate::mapping::{COLLAPSE, Mapping, PAGE_OUT};
 use crate::pages::{PAGE, difference, stamp, store as store_bytes, zero_page};
 use crate::world::{Outcome, Store, World};
-
-const PAGE_OUT: i32 = 21;
-const COLLAPSE: i32 = 25;
 
 pub(crate) fn create(world: &mut World<'_>, place: u64, pages: u64) -> Outcome {
     let failed = |errno| format!("memfd: {errno}");

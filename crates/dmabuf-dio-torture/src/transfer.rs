@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use dmabuf_dio_sys::{Errno, dio};
 
+use crate::disturb::beside;
 use crate::fault::{Armed, Fault, each};
 use crate::judge::{Moved, Span, into_file, into_pages};
 use crate::pages::{PAGE, bytes, is_multiple};
@@ -32,7 +33,13 @@ pub(crate) fn may_fail(world: &World<'_>, span: Span) -> bool {
 }
 
 /// Is an error that a transfer ended with explained?
-fn explained(world: &World<'_>, span: Span, moved: Moved, fault: Fault, fired: bool) -> Outcome {
+pub(crate) fn explained(
+    world: &World<'_>,
+    span: Span,
+    moved: Moved,
+    fault: Fault,
+    fired: bool,
+) -> Outcome {
     let Some(errno) = moved.errno else { return Ok(()) };
     let direct = world.file(span.file).is_some_and(|file| file.is_direct(span.direct));
     let misaligned = match moved.align {
@@ -75,7 +82,7 @@ fn complete(fault: Fault, span: Span, call: &dyn Fn(u64, u64, u64) -> Moved) -> 
     (moved, fired)
 }
 
-fn module_call(
+pub(crate) fn module_call(
     context: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
     range: (u64, u64, u64),
@@ -124,7 +131,13 @@ fn copy_call(
 }
 
 /// Whether a call is to be refused, and how.
-fn refused(world: &World<'_>, buf: u64, span: Span, how: How, storing: bool) -> Option<Errno> {
+pub(crate) fn refused(
+    world: &World<'_>,
+    buf: u64,
+    span: Span,
+    how: How,
+    storing: bool,
+) -> Option<Errno> {
     let (buffer, _) = world.attached(buf)?;
     if let How::Copy = how {
         return None;
@@ -139,7 +152,7 @@ fn refused(world: &World<'_>, buf: u64, span: Span, how: How, storing: bool) -> 
 }
 
 /// Does the range, or the state of buffer and file, make no sense to try?
-fn pointless(world: &World<'_>, buf: u64, span: Span, how: How, writing: bool) -> bool {
+pub(crate) fn pointless(world: &World<'_>, buf: u64, span: Span, how: How, writing: bool) -> bool {
     let (Some((buffer, _)), Some(file)) = (world.attached(buf), world.file(span.file)) else {
         return true;
     };
@@ -198,7 +211,9 @@ fn run(
     fault: Fault,
 ) -> Result<(Moved, bool), String> {
     let moved = with_call(how, world, buf, span, storing, &|call, file| {
-        complete(fault, span, &|at, offset, length| call(file, at, offset, length))
+        beside(world, || {
+            complete(fault, span, &|at, offset, length| call(file, at, offset, length))
+        })
     });
     let (moved, fired) = moved.ok_or("the objects are gone")?;
     world.machine.did(match (how, storing) {

@@ -114,6 +114,8 @@ pub(crate) struct World<'a> {
     /// After the files, as one is open on it.
     pub(crate) disk: Option<Disk>,
     pub(crate) armed: Armed,
+    /// What is done beside the next transfer: its kind, and the place of a memfd or a buffer.
+    pub(crate) beside: Option<(u64, u64)>,
 }
 
 impl<'a> World<'a> {
@@ -133,6 +135,7 @@ impl<'a> World<'a> {
             loader: None,
             disk,
             armed: Armed::Nothing,
+            beside: None,
         })
     }
 

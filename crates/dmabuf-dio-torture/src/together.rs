@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Transfers at the same time, each in a thread. No byte of a buffer is stored by one and used by
+//! another, and a file that one writes is no other's; pages, buffers and contexts are shared.
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::sync::Barrier;
+
+use dmabuf_dio_sys::dio;
+
+use crate::fault::Fault;
+use crate::judge::{Moved, Span, into_pages, note_file};
+use crate::ops::Op;
+use crate::pages::{PAGE, bytes, difference, parts};
+use crate::transfer::{How, explained, module_call, pointless, refused};
+use crate::world::{Outcome, World};
+
+/// A transfer that is to run beside others.
+struct Part {
+    storing: bool,
+    buf: u64,
+    span: Span,
+    shape: (u64, u64),
+    context: RawFd,
+    file: RawFd,
+    /// The model of each page, by its address, and the part that is used.
+    pages: Vec<(usize, Range<usize>)>,
+}
+
+impl Part {
+    /// `None` if the operation is none, or does not go with others.
+    fn of(world: &World<'_>, op: &Op) -> Option<Self> {
+        let (storing, buf, span, shape) = match *op {
+            Op::Read { buf, file, at, offset, length, chunk, depth, direct } => {
+                (true, buf, Span { file, at, offset, length, direct }, (chunk, depth))
+            }
+            Op::Write { buf, file, at, offset, length, chunk, depth, direct } => {
+                (false, buf, Span { file, at, offset, length, direct }, (chunk, depth))
+            }
+            _ => return None,
+        };
+        let how = How::Module { chunk: shape.0, depth: shape.1 };
+        let (buffer, context) = world.attached(buf)?;
+        let file = world.file(span.file)?;
+        if pointless(world, buf, span, how, !storing)
+            || refused(world, buf, span, how, storing).is_some()
+            || !world.broken(span.file).is_empty()
+            || buffer.map.is_none()
+            || span.at + span.length > file.bytes.len() as u64
+        {
+            return None;
+        }
+        let range = span.offset as usize..(span.offset + span.length) as usize;
+        let pages = parts(range).map(|(page, part)| (buffer.pages[page].as_ptr() as usize, part));
+        Some(Self {
+            storing,
+            buf,
+            span,
+            shape,
+            context: context.as_raw_fd(),
+            file: file.fd(span.direct).as_raw_fd(),
+            pages: pages.collect(),
+        })
+    }
+
+    fn collides(&self, other: &Self) -> bool {
+        let writes = !self.storing || !other.storing;
+        if writes && self.span.file == other.span.file {
+            return true;
+        }
+        (self.storing || other.storing)
+            && self.pages.iter().any(|(page, part)| {
+                other.pages.iter().any(|(same, used)| {
+                    page == same && part.start < used.end && used.start < part.end
+                })
+            })
+    }
+
+    fn call(&self) -> Moved {
+        // SAFETY: context and file belong to the world, which lives until all calls are over.
+        let (context, file) =
+            unsafe { (BorrowedFd::borrow_raw(self.context), BorrowedFd::borrow_raw(self.file)) };
+        let range = (self.span.at, self.span.offset, self.span.length);
+        let make = if self.storing { dio::read } else { dio::write };
+        module_call(context, file, range, self.shape, make)
+    }
+
+    /// Takes the transfer into the model.
+    fn note(&self, world: &mut World<'_>, moved: Moved) -> Outcome {
+        explained(world, self.span, moved, Fault::None, false)?;
+        let Some((buffer, _)) = world.attached(self.buf) else { return Ok(()) };
+        if self.storing {
+            let source = world
+                .file(self.span.file)
+                .map_or(&[][..], |file| file.range(self.span.at, self.span.length));
+            let seen = buffer.map.as_ref().map(crate::mapping::Mapping::bytes);
+            into_pages(&buffer.pages, self.span, source, moved, &|page| {
+                Some(seen.as_ref()?[page * PAGE..(page + 1) * PAGE].to_vec())
+            })?;
+            return Ok(());
+        }
+        let range = self.span.offset as usize..(self.span.offset + self.span.length) as usize;
+        let source = bytes(&buffer.pages, range);
+        let actual = world.actual_file(self.span.file)?;
+        world.file_mut(self.span.file).map_or(Ok(()), |file| {
+            note_file(file, &actual, self.span, &source, moved)?;
+            difference("the file", &actual, &file.bytes)
+        })
+    }
+}
+
+/// Runs those of the operations that go together.
+pub(crate) fn run(world: &mut World<'_>, ops: &[Op]) -> Outcome {
+    let mut chosen: Vec<Part> = Vec::new();
+    for part in ops.iter().filter_map(|op| Part::of(world, op)) {
+        if !chosen.iter().any(|other| other.collides(&part)) {
+            chosen.push(part);
+        }
+    }
+    let start = Barrier::new(chosen.len());
+    let results: Vec<Moved> = std::thread::scope(|scope| {
+        let threads: Vec<_> = chosen
+            .iter()
+            .map(|part| {
+                scope.spawn(|| {
+                    start.wait();
+                    part.call()
+                })
+            })
+            .collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    if chosen.len() > 1 {
+        world.machine.did("transfers at the same time");
+    }
+    for (part, moved) in chosen.iter().zip(results) {
+        let name = if part.storing { "READ" } else { "WRITE" };
+        let span = part.span;
+        part.note(world, moved).map_err(|why| {
+            format!(
+                "{name} buf={} file={} at={} offset={} length={}: {why}",
+                part.buf, span.file, span.at, span.offset, span.length
+            )
+        })?;
+    }
+    world.check_buffers()
+}
