@@ -21,7 +21,8 @@ struct Sketch {
     /// In pages
     buffers: [Option<u64>; BUFFERS],
     files: [u64; FILES],
-    slots: [u64; SLOTS],
+    /// In bytes
+    slots: [Option<u64>; SLOTS],
     stamp: u64,
     ops: Vec<Op>,
 }
@@ -62,7 +63,7 @@ pub(crate) fn round(seed: u64, round: u64) -> Vec<Op> {
         stores: [None; STORES],
         buffers: [None; BUFFERS],
         files: [0; FILES],
-        slots: [0; SLOTS],
+        slots: [None; SLOTS],
         stamp: 0,
         ops: Vec::new(),
     };
@@ -272,8 +273,8 @@ impl Sketch {
     }
 
     /// A range of a buffer and a place in a file.
-    fn span(&mut self, file: u64, pages: u64) -> (u64, u64, u64) {
-        let (size, length) = (self.files[file as usize], pages * P);
+    fn span(&mut self, file: u64, length: u64) -> (u64, u64, u64) {
+        let size = self.files[file as usize];
         let mut at = self.random.in_range(0..size.max(1));
         let mut offset = self.random.in_range(0..length);
         match self.random.in_range(0..8) {
@@ -308,7 +309,7 @@ impl Sketch {
         let buffers = self.buffers;
         let Some((buf, pages)) = self.existing(&buffers) else { return };
         let file = self.any_file();
-        let (at, offset, length) = self.span(file, pages);
+        let (at, offset, length) = self.span(file, pages * P);
         let direct = self.random.in_range(0..2);
         let (chunk, depth) = self.shape();
         let into = self.random.one_in(2);
@@ -364,48 +365,55 @@ impl Sketch {
     }
 
     fn slot(&mut self) {
+        let slots = self.slots;
+        let used = self.existing(&slots);
+        match (self.random.in_range(0..10), used) {
+            (0, Some((slot, _))) => {
+                self.slots[slot as usize] = None;
+                self.ops.push(Op::SlotClear { slot });
+            }
+            (kind @ 1..=7, Some((slot, length))) => self.slot_transfer(slot, length, kind < 4),
+            _ => self.slot_register(),
+        }
+    }
+
+    fn slot_register(&mut self) {
         let slot = self.random.in_range(0..SLOTS as u64);
         let buffers = self.buffers;
         let Some((buf, pages)) = self.existing(&buffers) else { return };
         let flags = self.random.pick(&[1, 2, 3, 3, 3]);
-        match self.random.in_range(0..8) {
-            0 | 1 => {
-                let (page, count) = self.part(pages);
-                let less = if self.random.one_in(2) { self.random.in_range(0..P) } else { 0 };
-                let length = count * P - less;
-                self.slots[slot as usize] = length;
-                if !self.random.one_in(6) {
-                    self.ops.push(Op::SlotClear { slot });
-                }
-                self.ops.push(Op::Slot { slot, buf, page, length, flags });
-            }
-            2 => {
-                let Some((buf2, more)) = self.existing(&buffers) else { return };
-                self.slots[slot as usize] = (pages + more) * P;
-                self.ops.push(Op::SlotClear { slot });
-                self.ops.push(Op::Join { slot, buf, buf2, flags });
-            }
-            3 => self.ops.push(Op::SlotClear { slot }),
-            kind => {
-                let file = self.any_file();
-                let pages = self.slots[slot as usize].div_ceil(P).max(1);
-                let direct = self.random.in_range(0..2);
-                let (mut at, mut skip, mut length) = self.span(file, pages);
-                if direct != 0 {
-                    (at, skip) = (at / P * P, skip / P * P);
-                    length = length.next_multiple_of(512);
-                }
-                self.ops.push(if kind < 6 {
-                    Op::SlotRead { slot, file, at, skip, length, direct }
-                } else {
-                    if file != DISK {
-                        let size = &mut self.files[file as usize];
-                        *size = (*size).max(at + length);
-                    }
-                    Op::SlotWrite { slot, file, at, skip, length, direct }
-                });
-            }
+        let busy = self.random.one_in(6);
+        if self.slots[slot as usize].is_some() && !busy {
+            self.ops.push(Op::SlotClear { slot });
         }
+        if self.random.one_in(4) {
+            let Some((buf2, more)) = self.existing(&buffers) else { return };
+            self.slots[slot as usize] = Some((pages + more) * P);
+            return self.ops.push(Op::Join { slot, buf, buf2, flags });
+        }
+        let (page, count) = self.part(pages);
+        let less = if self.random.one_in(2) { self.random.in_range(0..P) } else { 0 };
+        let length = count * P - less;
+        self.slots[slot as usize] = Some(length);
+        self.ops.push(Op::Slot { slot, buf, page, length, flags });
+    }
+
+    fn slot_transfer(&mut self, slot: u64, length: u64, write: bool) {
+        let file = self.any_file();
+        let direct = self.random.in_range(0..2);
+        let (mut at, mut skip, mut length) = self.span(file, length);
+        if direct != 0 {
+            (at, skip) = (at / P * P, skip / P * P);
+            length = if length < 512 { 512 } else { length / 512 * 512 };
+        }
+        if !write {
+            return self.ops.push(Op::SlotRead { slot, file, at, skip, length, direct });
+        }
+        if file != DISK {
+            let size = &mut self.files[file as usize];
+            *size = (*size).max(at + length);
+        }
+        self.ops.push(Op::SlotWrite { slot, file, at, skip, length, direct });
     }
 
     fn disk(&mut self) {
@@ -418,7 +426,7 @@ impl Sketch {
         let buffers = self.buffers;
         let Some((buf, pages)) = self.existing(&buffers) else { return };
         for _ in 0..2 {
-            let (at, offset, length) = self.span(DISK, pages);
+            let (at, offset, length) = self.span(DISK, pages * P);
             let (chunk, depth) = self.shape();
             let direct = u64::from(!self.random.one_in(4));
             self.ops.push(Op::Read { buf, file: DISK, at, offset, length, chunk, depth, direct });
