@@ -25,7 +25,11 @@ pub(crate) fn of_heap(world: &mut World<'_>, at: u64, pages: u64) -> Outcome {
     let map = Some(Mapping::of(fd.as_fd(), length as usize, true)?);
     let pages = zero_pages(pages);
     let kind = Kind::Heap;
-    place(world, at, Buffer { kind, fd: Some(fd), map, context: None, pages, writable: true });
+    place(
+        world,
+        at,
+        Buffer { kind, fd: Some(fd), map, context: None, pages, writable: true, imported: false },
+    );
     Ok(())
 }
 
@@ -70,7 +74,11 @@ pub(crate) fn of_memfd(
         .map_err(|errno| format!("udmabuf: {errno}"))?;
     let kind = Kind::Udmabuf { allocated: taken.allocated, collapsed: taken.collapsed };
     let (fd, pages) = (Some(fd), taken.pages);
-    place(world, at, Buffer { kind, fd, map: None, context: None, pages, writable: true });
+    place(
+        world,
+        at,
+        Buffer { kind, fd, map: None, context: None, pages, writable: true, imported: false },
+    );
     Ok(())
 }
 
@@ -100,7 +108,11 @@ pub(crate) fn of_memfds(
     };
     let pages = [first.pages, second.pages].concat();
     let fd = Some(fd);
-    place(world, at, Buffer { kind, fd, map: None, context: None, pages, writable: true });
+    place(
+        world,
+        at,
+        Buffer { kind, fd, map: None, context: None, pages, writable: true, imported: false },
+    );
     Ok(())
 }
 
@@ -125,7 +137,11 @@ pub(crate) fn odd(world: &mut World<'_>, at: u64, pages: u64, oddities: u64) {
     let fd = Some(unsafe { OwnedFd::from_raw_fd(ret) });
     let pages = zero_pages(pages);
     let kind = Kind::Odd;
-    place(world, at, Buffer { kind, fd, map: None, context: None, pages, writable: true });
+    place(
+        world,
+        at,
+        Buffer { kind, fd, map: None, context: None, pages, writable: true, imported: false },
+    );
 }
 
 /// May the module refuse such a buffer, and for this reason?

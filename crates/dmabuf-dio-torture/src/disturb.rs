@@ -54,6 +54,10 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
             })
         }
         5 => {
+            // While a device has the buffer, nobody may.
+            if world.devices.iter().any(Option::is_some) {
+                return None;
+            }
             let (fd, _) = buffer()?;
             Box::new(move || {
                 let _ = begin_cpu_access(fd.as_fd(), Access::ReadWrite);

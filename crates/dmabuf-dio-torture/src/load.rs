@@ -66,7 +66,8 @@ fn take(
     let pages = zero_pages(span.length.div_ceil(PAGE as u64));
     store(&pages, 0, source);
     let map = Some(Mapping::of(fd.as_fd(), pages.len() * PAGE, writable)?);
-    let buffer = Buffer { kind, fd: Some(fd), map, context: None, pages, writable };
+    let buffer =
+        Buffer { kind, fd: Some(fd), map, context: None, pages, writable, imported: false };
     buffer.check()?;
     place(world, at, buffer);
     Ok(())

@@ -9,6 +9,7 @@
 
 mod args;
 mod buffer;
+mod device;
 mod disk;
 mod disturb;
 mod fault;

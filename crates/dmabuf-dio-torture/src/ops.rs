@@ -96,6 +96,12 @@ ops! {
     SlotWrite "slot-write" { slot, file, at, skip, length, direct }
     SlotClear "slot-clear" { slot }
 
+    /// A device that is not coherent gets the buffer.
+    Import "import" { device, buf }
+    DeviceRead "device-read" { device }
+    DeviceWrite "device-write" { device, at, length, stamp }
+    DeviceDrop "device-drop" { device }
+
     /// A part of the disk fails.
     Break "break" { at, length }
     Heal "heal" {}

@@ -8,7 +8,7 @@ use crate::disturb::KINDS;
 use crate::ops::Op;
 use crate::pages::PAGE;
 use crate::random::Random;
-use crate::world::{BUFFERS, DISK, FILES, SLOTS, STORES};
+use crate::world::{BUFFERS, DEVICES, DISK, FILES, SLOTS, STORES};
 
 const P: u64 = PAGE as u64;
 const OPERATIONS: u64 = 40;
@@ -44,16 +44,17 @@ enum Family {
     Allocation,
     Together,
     Beside,
+    Device,
 }
 
 use Family::{
-    Allocation, Beside, Buffer, Context, CopyRange, Disk, File, Load, Memfd, Read, Signal, Slot,
-    Together, Write,
+    Allocation, Beside, Buffer, Context, CopyRange, Device, Disk, File, Load, Memfd, Read, Signal,
+    Slot, Together, Write,
 };
 
-const ALL: [Family; 14] = [
+const ALL: [Family; 15] = [
     Memfd, Buffer, Context, File, Read, Write, Load, CopyRange, Slot, Disk, Signal, Allocation,
-    Together, Beside,
+    Together, Beside, Device,
 ];
 
 /// The operations of a round.
@@ -112,6 +113,7 @@ impl Sketch {
                     self.draw(next);
                 }
             }
+            Device => self.device(),
             Beside => {
                 let kind = self.random.in_range(0..KINDS);
                 let place = self.random.in_range(0..if kind < 2 { STORES } else { BUFFERS } as u64);
@@ -416,6 +418,28 @@ impl Sketch {
         self.ops.push(Op::SlotWrite { slot, file, at, skip, length, direct });
     }
 
+    fn device(&mut self) {
+        let device = self.random.in_range(0..DEVICES as u64);
+        let buffers = self.buffers;
+        let Some((buf, pages)) = self.existing(&buffers) else { return };
+        match self.random.in_range(0..8) {
+            0..=2 => {
+                self.ops.push(Op::Import { device, buf });
+                self.draw(Read);
+            }
+            3 | 4 => self.ops.push(Op::DeviceRead { device }),
+            5 | 6 => {
+                let at = self.random.in_range(0..pages * P);
+                let length = self.random.in_range(1..4 * P);
+                let stamp = self.stamp();
+                self.ops.push(Op::DeviceWrite { device, at, length, stamp });
+                let next = self.random.pick(&[Read, Write]);
+                self.draw(next);
+            }
+            _ => self.ops.push(Op::DeviceDrop { device }),
+        }
+    }
+
     fn disk(&mut self) {
         if self.random.one_in(4) {
             return self.ops.push(Op::Heal {});
@@ -451,7 +475,7 @@ mod tests {
             .map(|op| op.to_string().split(' ').next().unwrap_or_default().to_owned())
             .collect();
         // All but file-close, which rounds do at their end.
-        assert_eq!(drawn.len(), 40, "{drawn:?}");
+        assert_eq!(drawn.len(), 44, "{drawn:?}");
     }
 
     #[test]

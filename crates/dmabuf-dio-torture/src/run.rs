@@ -2,6 +2,7 @@
 //! Runs operations, one after the other, and compares what they leave.
 
 use crate::buffer;
+use crate::device;
 use crate::fault::Armed;
 use crate::file::Known;
 use crate::judge::Span;
@@ -111,6 +112,11 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::SlotWrite { slot, file, at, skip, length, direct } =>
             slot::transfer(world, true, slot, skip, Span { file, at, offset: 0, length, direct }),
         Op::SlotClear { slot } => slot::clear(world, slot),
+
+        Op::Import { device, buf } => device::import(world, device, buf),
+        Op::DeviceRead { device } => device::read(world, device),
+        Op::DeviceWrite { device, at, length, stamp } => { device::write(world, device, at, length, stamp); Ok(()) }
+        Op::DeviceDrop { device } => device::drop_device(world, device),
 
         Op::Break { at, length } => {
             if let Some(file) = world.file(DISK) {

@@ -93,7 +93,7 @@ impl Part {
             let source = world
                 .file(self.span.file)
                 .map_or(&[][..], |file| file.range(self.span.at, self.span.length));
-            let seen = buffer.map.as_ref().map(crate::mapping::Mapping::bytes);
+            let seen = buffer.seen()?;
             into_pages(&buffer.pages, self.span, source, moved, &|page| {
                 Some(seen.as_ref()?[page * PAGE..(page + 1) * PAGE].to_vec())
             })?;

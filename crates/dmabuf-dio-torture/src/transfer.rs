@@ -244,7 +244,7 @@ pub(crate) fn read(world: &mut World<'_>, buf: u64, span: Span, how: How) -> Out
         if refused(world, buf, span, how, true).is_none() {
             let source =
                 world.file(span.file).map_or(&[][..], |file| file.range(span.at, span.length));
-            let seen = buffer.map.as_ref().map(crate::mapping::Mapping::bytes);
+            let seen = buffer.seen()?;
             into_pages(&buffer.pages, span, source, moved, &|page| {
                 Some(seen.as_ref()?[page * PAGE..(page + 1) * PAGE].to_vec())
             })?;

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
+use dmabuf_dio_sys::dmabuf::{Access, begin_cpu_access, end_cpu_access};
+
 use crate::disk::Disk;
 use crate::fault::Armed;
 use crate::file::Known;
@@ -21,6 +23,7 @@ pub(crate) const BUFFERS: usize = 6;
 pub(crate) const FILES: usize = 4;
 pub(crate) const DISK: u64 = FILES as u64 - 1;
 pub(crate) const SLOTS: usize = 3;
+pub(crate) const DEVICES: usize = 2;
 
 /// A memfd; `None`: a hole, or allocated and not filled.
 pub(crate) struct Store {
@@ -77,6 +80,8 @@ pub(crate) struct Buffer {
     pub(crate) context: Option<OwnedFd>,
     pub(crate) pages: Vec<Page>,
     pub(crate) writable: bool,
+    /// A device has it, which works on a copy.
+    pub(crate) imported: bool,
 }
 
 impl Buffer {
@@ -84,10 +89,26 @@ impl Buffer {
         self.pages.len() * PAGE
     }
 
+    /// Looks at the memory while no device has newer data.
+    pub(crate) fn synchronised<T>(&self, look: impl FnOnce() -> T) -> Result<T, String> {
+        let Some(fd) = self.fd.as_ref().filter(|_| self.imported) else { return Ok(look()) };
+        let failed = |errno| format!("DMA_BUF_IOCTL_SYNC: {errno}");
+        begin_cpu_access(fd.as_fd(), Access::Read).map_err(failed)?;
+        let seen = look();
+        end_cpu_access(fd.as_fd(), Access::Read).map_err(failed)?;
+        Ok(seen)
+    }
+
+    /// What a mapping shows, if there is one.
+    pub(crate) fn seen(&self) -> Result<Option<Vec<u8>>, String> {
+        self.map.as_ref().map(|map| self.synchronised(|| map.bytes())).transpose()
+    }
+
     pub(crate) fn check(&self) -> Outcome {
         match &self.map {
             Some(map) => {
-                difference("the buffer", &map.bytes(), &bytes(&self.pages, 0..self.length()))
+                let actual = self.synchronised(|| map.bytes())?;
+                difference("the buffer", &actual, &bytes(&self.pages, 0..self.length()))
             }
             None => Ok(()),
         }
@@ -101,11 +122,18 @@ pub(crate) struct Slot {
     pub(crate) flags: u64,
 }
 
+/// A device that has a buffer.
+pub(crate) struct Device {
+    pub(crate) importer: std::fs::File,
+    pub(crate) pages: Vec<Page>,
+}
+
 /// Everything that a round has. Dropping it gives all of it back.
 pub(crate) struct World<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) buffers: [Option<Buffer>; BUFFERS],
     pub(crate) slots: [Option<Slot>; SLOTS],
+    pub(crate) devices: [Option<Device>; DEVICES],
     pub(crate) ring: Option<Ring>,
     pub(crate) stores: [Option<Store>; STORES],
     pub(crate) files: [Option<Known>; FILES],
@@ -129,6 +157,7 @@ impl<'a> World<'a> {
             machine,
             buffers: [const { None }; BUFFERS],
             slots: [const { None }; SLOTS],
+            devices: [const { None }; DEVICES],
             ring: None,
             stores: [const { None }; STORES],
             files,
