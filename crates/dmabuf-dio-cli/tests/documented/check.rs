@@ -29,6 +29,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tar", "packs a capture, which needs a device; tests/clients does"),
     ("tests/kselftests", "runs in a guest"),
     ("tests/nightly", "runs for hours; the names of its parts are checked"),
+    ("tests/torture/run", "boots guests for hours"),
     ("tools/check-series", "needs the kernels' sources; `make lint` runs it"),
     ("tools/check-capi", "writes a file of the repository; `make lint` runs it"),
     ("tools/count-public", "needs rustdoc's pages of all crates"),
