@@ -158,6 +158,17 @@ mod tests {
     }
 
     #[test]
+    fn kept_sequences_are_read() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/torture/kept");
+        let kept: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
+        assert!(!kept.is_empty());
+        for file in kept {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            parse(&text).unwrap_or_else(|why| panic!("{}: {why}", file.path().display()));
+        }
+    }
+
+    #[test]
     fn wrong_lines_are_refused_by_number() {
         for (text, why) in [
             ("heal\nheel", "line 2: no operation is called 'heel'"),

@@ -11,7 +11,7 @@ use crate::judge::{Moved, Span, into_file, into_pages};
 use crate::pages::{PAGE, Page, bytes, is_multiple};
 use crate::ring::Ring;
 use crate::transfer::{may_fail, note_errors};
-use crate::world::{Buffer, Kind, Outcome, SLOTS, Slot, World};
+use crate::world::{Buffer, Device, Kind, Outcome, SLOTS, Slot, World};
 
 fn ring<'a>(world: &'a mut World<'_>) -> Result<&'a Ring, String> {
     if world.ring.is_none() {
@@ -142,10 +142,10 @@ pub(crate) fn transfer(
     let end = file.bytes.len() as u64;
     let fails = !world.broken(span.file).is_empty();
     // Whoever uses a slot synchronises devices.
-    if world.devices.iter().flatten().any(|device| {
-        Rc::ptr_eq(&device.pages[0], &pages[0])
-            || pages.iter().any(|page| Rc::ptr_eq(page, &device.pages[0]))
-    }) {
+    let has = |device: &Device| {
+        device.pages.iter().any(|one| pages.iter().any(|page| Rc::ptr_eq(one, page)))
+    };
+    if world.devices.iter().flatten().any(has) {
         return Ok(());
     }
     // Beyond the end of a disk, and where the page cache loses what it was given.
