@@ -92,6 +92,8 @@ fn keep_signals_away() {
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut set);
+        // A signal that is blocked is not ignored: that of a child would end the call.
+        libc::sigdelset(&raw mut set, libc::SIGCHLD);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
     }
 }
