@@ -215,10 +215,11 @@ series-programs-i386: deps
 # PREFIX and DESTDIR as in the GNU coding standards
 PREFIX ?= /usr/local
 SHARE := $(DESTDIR)$(PREFIX)/share
+UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
 PLACES = PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) $(if $(LIBDIR),LIBDIR=$(LIBDIR))
 
 .PHONY: install install-command
-install: install-command ## install command, libraries, completions, manual pages after make build: PREFIX, LIBDIR, DESTDIR
+install: install-command ## install command, units, libraries, completions, manual pages after make build: PREFIX, LIBDIR, DESTDIR
 	@$(CAPI) install $(PLACES)
 	@$(SOAPY) install $(PLACES)
 
@@ -230,12 +231,17 @@ install-command:
 	target/release/dmabuf-dio completions bash >$(SHARE)/bash-completion/completions/dmabuf-dio
 	target/release/dmabuf-dio completions zsh >$(SHARE)/zsh/site-functions/_dmabuf-dio
 	target/release/dmabuf-dio completions fish >$(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
+	install -d $(UNITS)
+	for unit in packages/systemd/*; do \
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" >"$(UNITS)/$${unit##*/}" && chmod 644 "$(UNITS)/$${unit##*/}" || exit; \
+	done
 
 .PHONY: uninstall
 uninstall: ## remove what make install has installed, with the same PREFIX, LIBDIR and DESTDIR
 	rm -f $(DESTDIR)$(PREFIX)/bin/dmabuf-dio $(SHARE)/man/man1/dmabuf-dio.1 \
 		$(SHARE)/man/man1/dmabuf-dio-*.1 $(SHARE)/bash-completion/completions/dmabuf-dio \
-		$(SHARE)/zsh/site-functions/_dmabuf-dio $(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
+		$(SHARE)/zsh/site-functions/_dmabuf-dio $(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish \
+		$(UNITS)/dmabuf-dio-keep@.* $(UNITS)/dmabuf-dio-keep-dma-buf@.socket
 	@$(CAPI) uninstall $(PLACES)
 	@$(SOAPY) uninstall $(PLACES)
 

@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    fn text(fd: OwnedFd) -> String {
+    fn text(fd: &OwnedFd) -> String {
         let mut text = String::new();
         let mut file =
             std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).expect("again");
@@ -248,7 +248,7 @@ mod tests {
                 assert_eq!(places, [PathBuf::from("a"), PathBuf::from("b/c")]);
                 assert_eq!(header.files.iter().map(|file| file.kind).collect::<Vec<_>>(), kinds);
                 assert_eq!((header.files[0].length, header.files[1].length), (5, 6));
-                let found: Vec<_> = received.descriptors.into_iter().map(text).collect();
+                let found: Vec<_> = received.descriptors.iter().map(text).collect();
                 assert_eq!(found, texts);
             }
         });

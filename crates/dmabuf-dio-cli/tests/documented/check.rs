@@ -13,6 +13,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("bench/device/run", "needs a GPU, and torch; bench/device/selftest runs it without"),
     ("bench/device/selftest", "needs what bench/peers/compare downloads"),
     ("bench/device/wheels", "downloads other loaders; bench/device/selftest runs it"),
+    ("bench/kept", "measures"),
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/consumers", "needs what tests/consumers/python-drop-in downloads"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
@@ -26,6 +27,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("podman", "needs an image and devices; tests/containers/run runs the commands in a guest"),
     ("ssh", "needs another machine"),
     ("stat", "needs the module; tests/containers/run runs it"),
+    ("systemctl", "needs systemd; tests/keep runs what the units start"),
     ("tar", "packs a capture, which needs a device; tests/clients does"),
     ("tests/kselftests", "runs in a guest"),
     ("tests/nightly", "runs for hours; the names of its parts are checked"),
@@ -319,7 +321,11 @@ pub(crate) fn runnable(line: &str) -> Option<Runnable> {
     if !["doctor", "load"].contains(&name) || words[0] != "dmabuf-dio" {
         return None;
     }
-    let reads = matches.get_one::<PathBuf>("file").cloned().into_iter().collect();
+    let reads: Vec<_> = matches.get_one::<PathBuf>("file").cloned().into_iter().collect();
+    // Nothing is kept here; tests/keep runs such commands.
+    if reads.iter().any(|path| path.to_string_lossy().starts_with("keep:")) {
+        return None;
+    }
     let command = words.splitn(2, |word| word == "--").nth(1).unwrap_or_default();
     let writes = command.first().filter(|program| *program == "dmabuf-dio").map(|_| {
         let save = dmabuf_dio_cli::command_line().get_matches_from(command);
