@@ -793,7 +793,8 @@ uint64_t dmabuf_dio_error_done(void);
 
 /**
  * Loads the regular file or block device at `path`, or a range of it, into a new buffer. Blocks until
- * all of it is loaded.
+ * all of it is loaded. The path `keep:NAME` means what `dmabuf-dio keep` keeps under that name: the buffer is that
+ * memory, read-only and without a report, unless another kind, a range or other settings ask for memory of its own.
  *
  * `options` and `report` may be null pointers. Otherwise `report` receives a report of the transfer,
  * to be freed with `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd

@@ -94,9 +94,13 @@ impl Folder {
             return Err(error);
         }
         for part in [PathBuf::from(OWN)].into_iter().chain(Part::ALL.map(Part::path)) {
-            match rustix::fs::mkdirat(&folder.fd, &part, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(folder.failed(&part, "create it", errno)),
+            if folder.stat(&part)?.is_some() {
+                continue;
+            }
+            match folder.mkdir(&part, 0o755) {
+                // Another process was faster.
+                Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?,
             }
         }
         Ok(folder)
