@@ -19,6 +19,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
     ("bench/peers/memory", "needs the loaders that bench/peers/compare downloads"),
     ("bench/peers/tensors", "needs torch and safetensors; `make bench-tensors` runs it"),
+    ("bindings/python/examples/nixl/fetch.py", "needs NIXL; tests/fleet/nixl runs it"),
+    ("bindings/python/examples/nixl/serve.py", "needs NIXL; tests/fleet/nixl runs it"),
     ("install", "writes to /etc; tests/containers/run runs it"),
     ("jq", "reads a file of Podman; tests/containers/run runs it"),
     ("nc", "waits for a connection"),
