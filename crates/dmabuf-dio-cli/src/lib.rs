@@ -8,6 +8,7 @@ mod doctor;
 mod generate;
 mod keep;
 mod load;
+mod remote;
 mod save;
 mod show;
 mod stream;
@@ -58,14 +59,20 @@ fn has_small_stack() -> bool {
 }
 
 fn run_here(words: &[OsString]) -> u8 {
-    let command = dashes::parse(words).command;
+    let mut command = dashes::parse(words).command;
+    let resolved = match &mut command {
+        Command::Load(args) => args.resolve(),
+        _ => Ok(()),
+    };
     let done = |result: Result<(), Failure>| result.map(|()| 0);
-    let result = match &command {
+    let result = resolved.and_then(|()| match &command {
         Command::Doctor(args) => done(doctor::run(args)),
         Command::Devices(args) => done(devices::run(args)),
         Command::Load(args) => load::run(args),
         Command::Save(args) => done(save::run(args)),
         Command::Keep(args) => done(keep::run(args)),
+        #[cfg(feature = "remote")]
+        Command::Sum(args) => done(remote::sum::run(args)),
         Command::Capture(args) => done(stream::capture::run(args)),
         Command::Video(args) => done(stream::video::capture::run(args)),
         Command::Replay(args) => done(stream::replay::run(args)),
@@ -74,7 +81,7 @@ fn run_here(words: &[OsString]) -> u8 {
             Ok(0)
         }
         Command::Man(args) => done(generate::man(args)),
-    };
+    });
     match result {
         Ok(code) => code,
         Err(failure) => {

@@ -12,6 +12,8 @@ use dmabuf_dio_terminal::signals;
 use serde::Serialize;
 
 use crate::args::files::SaveArgs;
+use crate::args::url::is_url;
+use crate::remote::{self, Output};
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 
 /// The output of `--json`.
@@ -44,6 +46,14 @@ pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
     let end = part.offset.checked_add(part.length).ok_or_else(|| {
         Failure::new(USAGE, "offset and length exceed 64 bits", "choose a smaller --length")
     })?;
+    if is_url(&args.file) {
+        let output = match (args.common.quiet, args.common.json) {
+            (true, _) => Output::Nothing,
+            (false, true) => Output::Json,
+            (false, false) => Output::Text,
+        };
+        return remote::save(&args.file, output, &buf, part.offset, part.length);
+    }
     let result = saver.save(&buf, part.offset..end);
     bar.finish();
     print(args, &buf, part, &result?)

@@ -66,6 +66,11 @@ impl Lines {
                 |grown| format!("{grown:+} bytes"),
             ),
         );
+        if let Some(fetched) = &report.fetched {
+            let (requests, again) = (fetched.requests, fetched.retries);
+            let bytes = exact(fetched.bytes);
+            self.line("fetched", format!("{bytes} by {requests} requests, {again} of them again"));
+        }
         if let Some(dma) = &report.dma {
             self.line("DMA", mapped(dma));
         }
@@ -234,6 +239,7 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Direct => "direct: bypassing the page cache",
         Mode::Buffered => "buffered: through the page cache",
         Mode::Mixed => "partly direct, partly through the page cache",
+        Mode::Fetched => "fetched: no file and no page cache had it",
         Mode::PageCache => "from the page cache: storage was not read",
         _ => "in a way that the kernel does not report",
     }

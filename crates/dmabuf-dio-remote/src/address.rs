@@ -34,6 +34,20 @@ pub fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|text| scheme(text).is_some())
 }
 
+/// A URL as messages show it: without what may be secret, and with the characters that `%` stands for.
+pub fn shown(url: &str) -> PathBuf {
+    match Address::parse(url) {
+        Ok(address) => address.name,
+        Err(dmabuf_dio::Error::Content { name, .. }) => name,
+        Err(_) => PathBuf::new(),
+    }
+}
+
+/// Writes the characters of a name that mean something else in a URL as `%` and two digits.
+pub fn escaped(name: &str) -> String {
+    name.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
+}
+
 fn scheme(text: &str) -> Option<Kind> {
     let (scheme, _) = text.split_once("://")?;
     let found = SCHEMES.iter().find(|(name, _)| scheme.eq_ignore_ascii_case(name))?;
@@ -143,11 +157,13 @@ mod tests {
         assert_eq!(address.name(), Path::new("https://host:81/a b/c"));
         assert_eq!(format!("{address:?}"), r#"Address("https://host:81/a b/c")"#);
         assert_eq!(address.key(), "a b/c");
+        assert_eq!(shown(&format!("s3://b/{}", escaped("a?b#c%d"))), Path::new("s3://b/a?b#c%d"));
         assert!(address.url().as_str().contains("0123abc"), "it is still asked for");
         for wrong in ["https://user:pass@/x?secret", "https://user:pass@h:99999/x?secret"] {
             let error = Address::parse(wrong).expect_err("it is no URL");
             let said = format!("{error} {} {error:?}", error.hint());
             assert!(!said.contains("pass") && !said.contains("secret"), "{said}");
+            assert!(!shown(wrong).to_string_lossy().contains("secret"));
         }
     }
 

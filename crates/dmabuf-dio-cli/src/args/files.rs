@@ -7,7 +7,11 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use dmabuf_dio::{Backend, Kind, Numa, Options};
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use dmabuf_dio_terminal::size::parse_size;
+
+use super::remote::RemoteArgs;
+use super::url::is_url;
 
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
@@ -31,6 +35,11 @@ Examples:
 
 --help shows all options, what COMMAND gets, and the exit codes.")]
 #[command(after_long_help = format!("\
+FILE may be an object: s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, https://HOST/PATH. It is
+fetched by several requests at a time, and its version does not change meanwhile. Credentials,
+endpoints and proxies are in the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, HTTPS_PROXY and
+others (docs/remote.md). env:NAME stands for the URL in the variable NAME, for URLs with secrets.
+
 COMMAND inherits the buffer as a file descriptor:
   DMABUF_DIO_FD      its number
   DMABUF_DIO_OFFSET  offset of the content in the buffer
@@ -52,10 +61,12 @@ Examples:
   dmabuf-dio load model.gguf -- llama-cli -m {{}}
   dmabuf-dio load DIR --min-size 1MiB -- vllm serve {{}}
   dmabuf-dio load keep:NAME -- llama-cli -m {{}}
+  dmabuf-dio load s3://BUCKET/model.gguf --sums model.gguf.sums
+  dmabuf-dio load s3://BUCKET/MODEL/ -- vllm serve {{}}
 
 {EXIT_CODES}"))]
 pub(crate) struct LoadArgs {
-    /// Regular file or block device to load; for a command with {} also a folder; keep:NAME for what is kept
+    /// Regular file, block device, URL or keep:NAME to load; for a command with {} also a folder, or a URL that ends with /
     pub(crate) file: PathBuf,
     /// Backend for the transfer
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
@@ -86,7 +97,9 @@ pub(crate) struct LoadArgs {
     pub(crate) lock: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
-    /// Compare every byte with FILE, read again through the page cache
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// Compare every byte with FILE, read again through the page cache, or from the store
     #[arg(long)]
     pub(crate) verify: bool,
     /// Command to run with the buffer, and its arguments
@@ -104,7 +117,8 @@ Examples:
 #[command(after_long_help = format!("\
 FILE is replaced once the new file is complete and durable. Until then it is unchanged.
 If FILE is a symbolic link, its target is replaced. A dangling link is refused, as by cp.
-A block device is written in place.
+A block device is written in place. An object (s3://, gs://, az://) is sent in parts: the store shows
+nothing of it until all are there.
 
 Examples:
   dmabuf-dio load A -- dmabuf-dio save B
@@ -112,7 +126,7 @@ Examples:
 
 {EXIT_CODES}"))]
 pub(crate) struct SaveArgs {
-    /// File or block device to write
+    /// File, block device or URL to write
     pub(crate) file: PathBuf,
     /// Backend for the transfer
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
@@ -165,6 +179,19 @@ fn parse_numa() -> impl TypedValueParser<Value = Numa> {
 }
 
 impl LoadArgs {
+    /// Puts the URL in the variable NAME in place of `env:NAME`: the command line of a process is no place for
+    /// secrets.
+    pub(crate) fn resolve(&mut self) -> Result<(), Failure> {
+        let name = self.file.to_str().and_then(|text| text.strip_prefix("env:"));
+        let Some(name) = name.map(str::to_owned) else { return Ok(()) };
+        let url = std::env::var_os(&name).map(PathBuf::from).filter(|url| is_url(url));
+        self.file = url.ok_or_else(|| {
+            let what = format!("the variable {name} has no URL of an object");
+            Failure::new(USAGE, what, "set it; a file of such a name is ./env:NAME")
+        })?;
+        Ok(())
+    }
+
     /// The settings of the load.
     pub(crate) fn options(&self) -> Options {
         Options {

@@ -5,7 +5,17 @@ pub(crate) mod address;
 pub(crate) mod destination;
 pub(crate) mod files;
 pub(crate) mod keep;
+#[cfg(feature = "remote")]
+pub(crate) mod remote;
+#[cfg(not(feature = "remote"))]
+#[path = "remote_without.rs"]
+pub(crate) mod remote;
 pub(crate) mod streams;
+#[cfg(feature = "remote")]
+pub(crate) mod url;
+#[cfg(not(feature = "remote"))]
+#[path = "url_without.rs"]
+pub(crate) mod url;
 pub(crate) mod values;
 pub(crate) mod video;
 
@@ -33,6 +43,8 @@ pub(crate) enum Command {
     Load(LoadArgs),
     Save(SaveArgs),
     Keep(KeepArgs),
+    #[cfg(feature = "remote")]
+    Sum(self::remote::SumArgs),
     Capture(CaptureArgs),
     Video(VideoArgs),
     Replay(ReplayArgs),

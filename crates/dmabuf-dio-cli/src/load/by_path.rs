@@ -27,6 +27,7 @@ use super::template::arguments;
 use super::verify::{check_identical, verify};
 use super::{child, report};
 use crate::args::files::LoadArgs;
+use crate::args::url::{is_prefix, shown};
 use crate::show::hex;
 
 /// Loads a file or a folder and runs the command. Returns its exit code.
@@ -39,11 +40,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         return Err(Failure::new(USAGE, what, "leave --kind out, or {} in COMMAND"));
     }
     let is_range = args.offset > 0 || args.length.is_some();
-    let plan = plan::plan(&args.file, args.min_size.unwrap_or(plan::MIN_SIZE), is_range)?;
+    let plan = if is_prefix(&args.file) {
+        plan::of_prefix(&args.file, args, is_range)?
+    } else {
+        plan::plan(&args.file, args.min_size.unwrap_or(plan::MIN_SIZE), is_range)?
+    };
     let (files, cost) = many::load(&plan, args)?;
     let ready = plan.loads.iter().zip(files).map(|(load, file)| {
         look_alike(load, &file);
-        let verify = || verify(load.source(), args.offset, &file);
+        let verify = || verify(load.source(), args, &file);
         let verified = args.verify.then(verify).transpose()?;
         let report = report_of(&file)?.clone();
         Ok(Ready { load, file, report, verified })
@@ -81,7 +86,11 @@ fn check_dumpable() -> Result<(), Failure> {
 /// Gives a memfd the permissions of its file, without write permission, and its time, by which
 /// programs recognise cached results.
 fn look_alike(load: &Load, file: &Buffer) {
-    let Ok(stat) = std::fs::metadata(load.source()) else { return };
+    let Ok(stat) = std::fs::metadata(load.source()) else {
+        // An object has neither.
+        let _ = file.fd().map(|fd| rustix::fs::fchmod(fd, Mode::from_bits_truncate(0o444)));
+        return;
+    };
     let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
     let times = Timestamps {
         last_access: time(stat.atime(), stat.atime_nsec()),
@@ -159,7 +168,7 @@ fn hand_over(
         for name in &one.load.names {
             let path = folder.path().join(&name.place);
             files.push(Entry {
-                file: name.source.display().to_string(),
+                file: shown(&name.source).display().to_string(),
                 file_hex: odd(&name.source),
                 path: path.display().to_string(),
                 path_hex: odd(&path),

@@ -19,6 +19,7 @@ use super::template::arguments;
 use super::verify::{Verified, check_identical, verify};
 use super::{child, program};
 use crate::args::files::LoadArgs;
+use crate::args::url::{is_prefix, shown};
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 
 /// The output of `--json`.
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         return Err(Failure::new(USAGE, what, "choose another kind: --kind memfd"));
     }
     let loaded = load(args)?;
-    let verify = || verify(&args.file, args.offset, &loaded);
+    let verify = || verify(&args.file, args, &loaded);
     let verified = args.verify.then(verify).transpose()?;
     print(args, &loaded, verified.as_ref())?;
     check_identical(&args.file, verified.as_ref())?;
@@ -64,14 +65,14 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
 
 /// A folder has no descriptor to pass on.
 pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
-    if !path.is_dir() {
+    if !path.is_dir() && !is_prefix(path) {
         return Ok(());
     }
     Err(Failure::new(
         FAILED,
         format!(
             "{}: a folder can only be loaded for a command that opens it by path",
-            path.display()
+            shown(path).display()
         ),
         "add the command, and {} where it takes the path: -- COMMAND {}",
     ))
@@ -79,7 +80,7 @@ pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
 
 fn load(args: &LoadArgs) -> Result<Buffer, Failure> {
     let bar = Bar::new("loading");
-    let mut loader = loader(&args.file, args);
+    let mut loader = loader(&args.file, args)?;
     if !args.common.quiet {
         loader = loader.progress(bar.callback());
     }
@@ -95,7 +96,7 @@ fn print(args: &LoadArgs, loaded: &Buffer, verified: Option<&Verified>) -> Resul
     let text = if args.common.json {
         let output = LoadOutput {
             schema: 1,
-            file: args.file.display().to_string(),
+            file: shown(&args.file).display().to_string(),
             offset: args.offset,
             data_offset: loaded.data_offset(),
             buffer_length: loaded.len(),
@@ -117,7 +118,7 @@ fn print(args: &LoadArgs, loaded: &Buffer, verified: Option<&Verified>) -> Resul
 
 fn human(args: &LoadArgs, loaded: &Buffer, report: &Report, verified: Option<&Verified>) -> String {
     let at = if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
-    let file = format!("{}{at}", args.file.display());
+    let file = format!("{}{at}", shown(&args.file).display());
     if !args.common.verbose {
         return brief(&file, loaded, report, verified);
     }

@@ -8,14 +8,21 @@ use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::signals;
 
 use crate::args::files::LoadArgs;
+use crate::args::url::is_url;
+use crate::remote;
 
 /// A loader with the settings of the command line.
-pub(crate) fn loader(path: &Path, args: &LoadArgs) -> Loader<'static> {
-    Loader::new(path)
+pub(crate) fn loader(path: &Path, args: &LoadArgs) -> dmabuf_dio::Result<Loader<'static>> {
+    let loader = if is_url(path) {
+        Loader::from_content(remote::open(path, &args.remote)?)
+    } else {
+        Loader::new(path)
+    };
+    Ok(loader
         .options(args.options())
         .offset(args.offset)
         .length(args.length)
-        .cancel(signals::token())
+        .cancel(signals::token()))
 }
 
 /// The report of a load.

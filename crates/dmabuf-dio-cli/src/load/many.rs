@@ -126,7 +126,7 @@ fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {
 }
 
 fn load_one(load: &Load, args: &LoadArgs, total: &Total) -> Result<Buffer, Error> {
-    let mut loader = loader(load.source(), args);
+    let mut loader = loader(load.source(), args)?;
     if !args.common.quiet {
         loader = loader.progress(total.callback());
     }

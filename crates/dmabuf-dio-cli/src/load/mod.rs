@@ -17,6 +17,7 @@ mod verify;
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
 
 use crate::args::files::LoadArgs;
+use crate::args::url::{is_url, shown};
 
 /// Loads, and runs the command if there is one. Returns the exit code.
 pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
@@ -30,14 +31,16 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         return run(&LoadArgs { file: found.path, ..args.clone() });
     }
     refuse_min_size(args)?;
+    args.remote.check(&args.file)?;
     if template::wants_path(&args.command) { by_path::run(args) } else { inherited::run(args) }
 }
 
 /// Fails if `--min-size` was given for something other than a folder, where it would have no effect.
 fn refuse_min_size(args: &LoadArgs) -> Result<(), Failure> {
-    if args.min_size.is_none() || args.file.is_dir() || !args.file.exists() {
+    let is_file = is_url(&args.file) || args.file.exists() && !args.file.is_dir();
+    if args.min_size.is_none() || !is_file {
         return Ok(());
     }
-    let what = format!("{}: --min-size needs a folder", args.file.display());
+    let what = format!("{}: --min-size needs a folder", shown(&args.file).display());
     Err(Failure::new(USAGE, what, "name a folder, or leave out --min-size"))
 }

@@ -13,6 +13,9 @@ use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
 use dmabuf_dio_terminal::size::show_size;
 
 use super::folder::MARK;
+use crate::args::files::LoadArgs;
+use crate::args::url::{is_url, shown};
+use crate::remote;
 
 /// Files of a folder that are smaller than this are linked, unless `--min-size` says otherwise.
 pub(crate) const MIN_SIZE: u64 = 16 << 20;
@@ -81,6 +84,40 @@ pub(crate) fn plan(path: &Path, min_size: u64, is_range: bool) -> Result<Plan, F
             format!("{}: no file is {} or larger", path.display(), show_size(min_size)),
             "choose a smaller --min-size, or give COMMAND the folder itself",
         ));
+    }
+    Ok(plan)
+}
+
+/// Plans the load of all objects of a prefix: what is not on this machine cannot be linked.
+pub(crate) fn of_prefix(path: &Path, args: &LoadArgs, is_range: bool) -> Result<Plan, Failure> {
+    let fail = |code, what, hint| {
+        Err(Failure::new(code, format!("{}: {what}", shown(path).display()), hint))
+    };
+    if is_range {
+        let hint = "name an object, or leave out --offset and --length";
+        return fail(USAGE, "a range of a prefix cannot be loaded", hint);
+    }
+    let name = PathBuf::from(name_of(path));
+    let mut plan = Plan { folders: vec![name.clone()], name, ..Plan::default() };
+    for (inner, source, length) in remote::list(path, &args.remote)? {
+        let place = plan.name.join(&inner);
+        let mut above: Vec<_> =
+            place.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
+        above.reverse();
+        for folder in above {
+            if !plan.folders.iter().any(|known| known == folder) {
+                plan.folders.push(folder.to_owned());
+            }
+        }
+        if length == 0 {
+            // A buffer has at least one byte.
+            plan.links.push(Link { target: "/dev/null".into(), place });
+        } else {
+            plan.loads.push(Load { names: vec![Name { source, place }], length });
+        }
+    }
+    if plan.loads.is_empty() {
+        return fail(FAILED, "no object's name begins so", "check the bucket and the prefix");
     }
     Ok(plan)
 }
@@ -173,7 +210,7 @@ fn unreadable(folder: &Path, error: &io::Error) -> Failure {
 /// The last name in a path, with the file's own extension even if it is a link to another name. The
 /// name of the private folder's mark is taken.
 fn name_of(path: &Path) -> OsString {
-    let name = path.file_name().map(OsStr::to_owned);
+    let name = shown(path).file_name().map(OsStr::to_owned);
     let name = name.or_else(|| Some(fs::canonicalize(path).ok()?.file_name()?.to_owned()));
     name.filter(|name| name != MARK).unwrap_or_else(|| "files".into())
 }
@@ -195,7 +232,7 @@ fn parts(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
 fn parts_to_load(path: &Path, parts: impl Iterator<Item = String>) -> Result<Vec<Load>, Failure> {
     let load = |name: String| {
         let source = path.with_file_name(&name);
-        if !source.exists() {
+        if !is_url(path) && !source.exists() {
             return Err(Failure::new(
                 FAILED,
                 format!("{}: there is no {name} in the same folder", path.display()),

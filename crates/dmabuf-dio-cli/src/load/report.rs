@@ -13,6 +13,7 @@ use super::many::{Cost, Ready};
 use super::plan::Plan;
 use super::verify::Verified;
 use crate::args::files::LoadArgs;
+use crate::args::url::shown;
 use crate::show::{Lines, REPORT, cpu, exact, json, name_of, refused, speed, summary};
 
 /// The output of `--json`.
@@ -58,7 +59,7 @@ pub(crate) fn print(
     } else if args.common.verbose {
         verbose(args, plan, path, ready, cost)
     } else {
-        brief(plan, &args.file.display().to_string(), path, ready, cost)
+        brief(plan, &shown(&args.file).display().to_string(), path, ready, cost)
     };
     std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes())?;
     Ok(())
@@ -85,7 +86,7 @@ fn output<'a>(
     cost: &Cost,
 ) -> ByPathOutput<'a> {
     let file = |one: &'a Ready<'_>| OutputFile {
-        file: one.load.source().display().to_string(),
+        file: shown(one.load.source()).display().to_string(),
         offset: args.offset,
         dma_buf: one.file.dma_buf().is_ok(),
         no_dma_buf: no_dma_buf(&one.file),
@@ -151,7 +152,7 @@ fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost:
         let at =
             if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
         let (report, file) = (&one.report, &one.file);
-        lines.line("file", format!("{}{at}", one.load.source().display()));
+        lines.line("file", format!("{}{at}", shown(one.load.source()).display()));
         let mut buffer = format!("memfd, {}", exact(file.len()));
         if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
             buffer += &format!(", pages of {}, {} in huge pages", show_size(page), show_size(huge));

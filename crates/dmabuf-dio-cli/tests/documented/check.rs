@@ -323,7 +323,7 @@ pub(crate) fn runnable(line: &str) -> Option<Runnable> {
     if !["doctor", "load"].contains(&name) || words[0] != "dmabuf-dio" {
         return None;
     }
-    let reads: Vec<_> = matches.get_one::<PathBuf>("file").cloned().into_iter().collect();
+    let reads: Vec<PathBuf> = matches.get_one::<PathBuf>("file").cloned().into_iter().collect();
     // Nothing is kept here; tests/keep runs such commands.
     if reads.iter().any(|path| path.to_string_lossy().starts_with("keep:")) {
         return None;
@@ -334,5 +334,7 @@ pub(crate) fn runnable(line: &str) -> Option<Runnable> {
         let (_, save) = save.subcommand().expect("a subcommand");
         save.get_one::<PathBuf>("file").expect("a file").clone()
     });
-    Some(Runnable { reads, writes })
+    // A store is not at hand.
+    let is_url = |path: &PathBuf| path.to_string_lossy().contains("://");
+    (!reads.iter().chain(&writes).any(is_url)).then_some(Runnable { reads, writes })
 }

@@ -37,7 +37,14 @@ pub(crate) fn table() -> Vec<Row> {
 pub(crate) fn faces() -> [BTreeSet<String>; 4] {
     let root = repository();
     let mut rust = BTreeSet::new();
-    for library in ["dmabuf-dio", "dmabuf-dio-tensors", "dmabuf-dio-stream", "dmabuf-dio-keep"] {
+    const LIBRARIES: [&str; 5] = [
+        "dmabuf-dio",
+        "dmabuf-dio-tensors",
+        "dmabuf-dio-stream",
+        "dmabuf-dio-keep",
+        "dmabuf-dio-remote",
+    ];
+    for library in LIBRARIES {
         public(&root.join("crates").join(library).join("src"), &mut rust);
     }
     let header = root.join("crates/dmabuf-dio-capi/include/dmabuf_dio.h");
@@ -73,7 +80,9 @@ fn public(folder: &Path, into: &mut BTreeSet<String>) {
 /// The long options of all subcommands.
 fn options() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for command in ["doctor", "devices", "load", "save", "keep", "capture", "video", "replay"] {
+    for command in
+        ["doctor", "devices", "load", "save", "keep", "capture", "video", "replay", "sum"]
+    {
         let mut run = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
         let help = run.args([command, "--help"]).output().expect("help");
         let text = String::from_utf8(help.stdout).expect("text");

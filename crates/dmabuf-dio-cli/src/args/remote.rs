@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Options for objects.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use dmabuf_dio::{Errno, Error};
+use dmabuf_dio_remote::{Settings, Sums};
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::size::parse_size;
+
+use super::url::{is_prefix, is_url};
+
+/// Options of `load` for objects.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RemoteArgs {
+    /// SHA-256 of the whole object, checked while it arrives
+    #[arg(long, value_name = "HEX", value_parser = parse_sha256)]
+    sha256: Option<[u8; 32]>,
+    /// Sums of the object's chunks, from `dmabuf-dio sum`: each is checked as it arrives
+    #[arg(long, value_name = "FILE")]
+    sums: Option<PathBuf>,
+    /// Further CAs to trust, in PEM
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+/// Write the SHA-256 of each chunk of a file or object, for `load --sums`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dmabuf-dio sum model.gguf > model.gguf.sums
+  dmabuf-dio load s3://models/model.gguf --sums model.gguf.sums
+
+Exit codes: 0 done, 1 it cannot be read, 2 wrong usage")]
+pub(crate) struct SumArgs {
+    /// File, or URL of an object
+    pub(crate) file: PathBuf,
+    /// Bytes of a chunk
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "8MiB")]
+    pub(crate) chunk_size: u64,
+}
+
+fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
+    Sums::parse_sha256(text).ok_or_else(|| "a SHA-256 has 64 hexadecimal digits".into())
+}
+
+/// Reads a file of sums.
+fn read_sums(path: &Path) -> Result<Arc<Sums>, Error> {
+    let fail = |errno, what| Error::Content {
+        name: path.to_owned(),
+        offset: 0,
+        length: 0,
+        what,
+        errno,
+        remedy: "write it: dmabuf-dio sum FILE".into(),
+    };
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| fail(Errno::from(&error), error.to_string()))?;
+    let sums = Sums::parse(&text);
+    sums.map(Arc::new).map_err(|error| fail(Errno::from_raw(libc::EINVAL), error.to_string()))
+}
+
+impl RemoteArgs {
+    /// Fails if an option does not fit what is loaded.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
+        let checks = self.sha256.is_some() || self.sums.is_some();
+        if !is_url(path) && (checks || self.ca.is_some()) {
+            let what = "--sha256, --sums and --ca are for objects, and this is a file";
+            return Err(Failure::new(USAGE, what, "name an object, or check the file: --verify"));
+        }
+        if is_prefix(path) && checks {
+            let what = "--sha256 and --sums are of one object, and this is a prefix";
+            return Err(Failure::new(USAGE, what, "name an object, without a slash at the end"));
+        }
+        Ok(())
+    }
+
+    /// The same, without checks: of parts.
+    pub(crate) fn without_sums(&self) -> Self {
+        Self { sha256: None, sums: None, ca: self.ca.clone() }
+    }
+
+    pub(crate) fn settings(&self) -> Result<Settings, Error> {
+        let sums = self.sums.as_deref().map(read_sums).transpose()?;
+        Ok(Settings { sha256: self.sha256, sums, ca: self.ca.clone(), ..Settings::default() })
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! URLs in place of paths.
+
+use std::path::{Path, PathBuf};
+
+pub(crate) fn is_url(path: &Path) -> bool {
+    dmabuf_dio_remote::is_url(path)
+}
+
+/// Whether it stands for all objects whose names begin so.
+pub(crate) fn is_prefix(path: &Path) -> bool {
+    is_url(path) && path.to_str().is_some_and(|text| text.ends_with('/'))
+}
+
+/// A path as it is shown: URLs without what may be secret.
+pub(crate) fn shown(path: &Path) -> PathBuf {
+    match path.to_str() {
+        Some(url) if is_url(path) => dmabuf_dio_remote::shown(url),
+        _ => path.to_owned(),
+    }
+}

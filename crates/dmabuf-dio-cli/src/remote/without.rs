@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A command without the feature `remote`: it says so where it is given a URL.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dmabuf_dio::Buffer;
+use dmabuf_dio::content::Content;
+use dmabuf_dio_terminal::exit::Failure;
+
+use super::output::Output;
+use crate::args::remote::{REMEDY, RemoteArgs, WHAT, missing};
+use crate::args::url::shown;
+
+pub(crate) fn open(path: &Path, _: &RemoteArgs) -> dmabuf_dio::Result<Arc<dyn Content>> {
+    Err(dmabuf_dio::Error::Content {
+        name: shown(path),
+        offset: 0,
+        length: 0,
+        what: WHAT.into(),
+        errno: dmabuf_dio::Errno::from_raw(libc::EOPNOTSUPP),
+        remedy: REMEDY.into(),
+    })
+}
+
+pub(crate) fn list(path: &Path, _: &RemoteArgs) -> Result<Vec<(PathBuf, PathBuf, u64)>, Failure> {
+    Err(missing(path))
+}
+
+pub(crate) fn save(path: &Path, _: Output, _: &Buffer, _: u64, _: u64) -> Result<(), Failure> {
+    Err(missing(path))
+}

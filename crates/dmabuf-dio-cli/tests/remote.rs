@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `load` and `sum` of URLs, from a web server of the tests.
+
+#![cfg(feature = "remote")]
+
+mod common;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../dmabuf-dio-remote/tests/web/server.rs"]
+mod server;
+
+use std::process::{Output, Stdio};
+
+use common::{eventually, folder, program, text};
+
+use self::server::{Fault, Server};
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 253) as u8).collect()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().expect("run dmabuf-dio")
+}
+
+fn said(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+#[track_caller]
+fn fails(code: i32, arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{text}");
+    text
+}
+
+#[test]
+fn object_is_loaded_and_compared() {
+    let server = Server::new(content(5_000_001), |_| Fault::None);
+    let url = server.url("/dir/model.gguf?token=secret");
+    for kind in ["any", "memfd", "file", "private"] {
+        let output = run(&["load", &url, "--kind", kind, "--verify", "--json"]);
+        let text = said(&output);
+        assert!(output.status.success() && !text.contains("secret"), "{text}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(report["mode"], "fetched");
+        assert_eq!(report["fetched"]["bytes"], 5_000_001);
+        assert_eq!(report["verify"]["identical"], true);
+        assert_eq!(report["file"], server.url("/dir/model.gguf"));
+    }
+    for more in [&["--verbose"][..], &[]] {
+        let output = run(&[&["load", &url, "--offset", "4097", "--length", "1MiB"], more].concat());
+        let text = said(&output);
+        assert!(output.status.success() && text.contains("1048576 bytes"), "{text}");
+        assert!(text.contains("fetched: no file") && !text.contains("secret"), "{text}");
+    }
+}
+
+#[test]
+fn command_gets_an_object_by_descriptor_and_by_path() {
+    let server = Server::new(content(3_000_000), |_| Fault::None);
+    let url = server.url("/dir/model.gguf?token=secret");
+    let script = "test \"${1##*/}\" = model.gguf && cat \"$1\"";
+    let output = run(&["load", &url, "--quiet", "--", "sh", "-c", script, "x", "{}"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout == server.bytes(), "the command reads other bytes");
+    let script = "env; tr '\\0' ' ' </proc/$PPID/cmdline; cat \"$DMABUF_DIO_FILES\"";
+    let mut hidden = program();
+    hidden.env("WHERE", &url).args(["load", "env:WHERE", "--quiet", "--", "sh", "-c"]);
+    let output = hidden.args([script, "x", "{}"]).output().expect("run");
+    let text = said(&output).replace(&format!("WHERE={url}"), "");
+    assert!(output.status.success() && !text.contains("secret"), "{text}");
+    assert!(text.contains("env:WHERE"), "it is the command line: {text}");
+    let folder = folder();
+    let copy = folder.path().join("copy");
+    let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text_of(&copy), "--quiet"];
+    let output = run(&[&["load", &url, "--quiet", "--kind", "memfd", "--"][..], &save].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(std::fs::read(&copy).expect("read") == server.bytes());
+}
+
+fn text_of(path: &std::path::Path) -> &str {
+    text(path)
+}
+
+#[test]
+fn sums_are_made_and_checked() {
+    let server = Server::new(content(3_000_000), |_| Fault::None);
+    let folder = folder();
+    let (file, sums) = (folder.path().join("file"), folder.path().join("sums"));
+    std::fs::write(&file, server.bytes()).expect("written");
+    let of_file = run(&["sum", text(&file), "--chunk-size", "1MiB"]);
+    let of_object = run(&["sum", &server.url("/m"), "--chunk-size", "1MiB"]);
+    assert!(of_file.status.success() && of_file.stdout == of_object.stdout, "{}", said(&of_object));
+    std::fs::write(&sums, of_file.stdout).expect("written");
+    let good = run(&["load", &server.url("/m"), "--sums", text(&sums)]);
+    assert!(good.status.success(), "{}", said(&good));
+
+    let flipped = Server::new(content(3_000_000), |_| Fault::Flip(2_000_000));
+    let error = fails(1, &["load", &flipped.url("/m"), "--sums", text(&sums)]);
+    assert!(error.contains("bytes 1048576..2097152 cannot be read: the sum"), "{error}");
+    let sha256 = "0".repeat(64);
+    let error = fails(1, &["load", &server.url("/m"), "--sha256", &sha256]);
+    assert!(error.contains("the SHA-256 is "), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").expect("written");
+    let sha256 = "0".repeat(64);
+    let error = fails(2, &["load", text(&file), "--sha256", &sha256]);
+    assert!(error.contains("--verify"), "{error}");
+    fails(2, &["load", "https://host/x", "--sha256", "12"]);
+    fails(2, &["load", "env:NO_SUCH_VARIABLE"]);
+    let error = fails(1, &["load", "https://host/folder/", "--", "cat", "{}"]);
+    assert!(error.contains("a web server has no list of objects"), "{error}");
+    let server = Server::new(content(100), |_| Fault::None);
+    let error = fails(3, &["load", &server.url("/x"), "--backend", "memfd"]);
+    assert!(error.contains("leave the backend out"), "{error}");
+    let error = fails(2, &["load", &server.url("/x"), "--min-size", "1"]);
+    assert!(error.contains("--min-size needs a folder"), "{error}");
+    let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", &server.url("/x")];
+    let error = fails(1, &[&["load", text(&file), "--quiet", "--"][..], &save].concat());
+    assert!(error.contains("takes no uploads in parts"), "{error}");
+}
+
+#[test]
+fn interrupt_ends_a_load() {
+    let server = Server::new(content(3_000_000), |request| match request.number {
+        u64::MAX => Fault::None,
+        _ => Fault::Stall(1000),
+    });
+    let mut load = program();
+    load.args(["load", &server.url("/m")]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let load = load.spawn().expect("started");
+    eventually("nothing was asked for", || server.requests().len() > 1);
+    // SAFETY: the process is a child that was not waited for.
+    assert_eq!(unsafe { libc::kill(load.id() as i32, libc::SIGINT) }, 0);
+    let output = load.wait_with_output().expect("it ended");
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+}
