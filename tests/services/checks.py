@@ -18,7 +18,7 @@ PLAIN = "/run/dmabuf-dio-keep/llama.socket"
 FACES = "/run/dmabuf-dio-keep/llama.dma-buf.socket"
 SERVICE = "dmabuf-dio-keep@llama.service"
 # The longest wait for a condition, which ends a hang. The guest is emulated.
-LONGEST = 600
+LONGEST = 240
 
 
 def systemctl(*words: str) -> str:

@@ -33,6 +33,8 @@ pub(crate) struct Content {
     start: u64,
     len: u64,
     writable: bool,
+    /// A file on a tmpfs, which its owner could truncate. As for every file that is mapped, nobody may meanwhile.
+    is_kept: bool,
     users: Lock<Users>,
     turn: Turn,
     ground: Lock<Ground>,
@@ -127,16 +129,29 @@ impl Content {
 
     /// The bytes from `start` of a buffer.
     pub(crate) fn part(buf: Buffer, start: u64, len: u64, writable: bool) -> Arc<Self> {
+        Arc::new(Self::of(buf, start, len, writable))
+    }
+
+    /// A kept file.
+    pub(crate) fn kept(buf: Buffer) -> Arc<Self> {
+        let range = buf.range();
+        let mut content = Self::of(buf, range.start, range.end - range.start, false);
+        content.is_kept = true;
+        Arc::new(content)
+    }
+
+    fn of(buf: Buffer, start: u64, len: u64, writable: bool) -> Self {
         let writable = writable && buf.is_writable();
-        Arc::new(Self {
+        Self {
             buf,
             start,
             len,
             writable,
+            is_kept: false,
             users: Lock::default(),
             turn: Turn::default(),
             ground: Lock::default(),
-        })
+        }
     }
 
     pub(crate) fn buf(&self) -> &Buffer {
@@ -200,7 +215,7 @@ impl Content {
         let is_mapped = self.ground.lock().mapping.is_some();
         if !is_mapped {
             let mapping = self.buf.mapping(self.writable).map_err(Trouble::Failed)?;
-            if mapping.shrinks() {
+            if mapping.shrinks() && !self.is_kept {
                 return Err(Trouble::Shrinks);
             }
             self.ground.lock().mapping = Some(mapping);

@@ -29,7 +29,7 @@ pub(crate) fn load(
         let whole = offset == 0 && length.is_none() && !writable;
         let kept = dmabuf_dio_keep::open_for(path, &options, whole);
         if let Some(buf) = kept.map_err(|error| raise_kept(py, &error))? {
-            return Buffer::loaded(py, Content::loaded(buf, false));
+            return Buffer::loaded(py, Content::kept(buf));
         }
     }
     let path = path.found(py)?;
