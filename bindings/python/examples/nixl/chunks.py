@@ -89,7 +89,7 @@ class Chunks:
             raise self._gone(number, self._named(error)) from error
         if state == "ERR":
             raise self._gone(number, "the transfer failed")
-        return state == "DONE"
+        return bool(state == "DONE")
 
     def _named(self, error: Exception) -> str:
         """NIXL's exceptions have no base class of their own."""

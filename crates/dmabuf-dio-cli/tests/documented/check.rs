@@ -19,6 +19,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
     ("bench/peers/memory", "needs the loaders that bench/peers/compare downloads"),
     ("bench/peers/tensors", "needs torch and safetensors; `make bench-tensors` runs it"),
+    ("bindings/python/examples/mooncake/move.py", "needs Mooncake; tests/fleet/mooncake runs it"),
     ("bindings/python/examples/nixl/fetch.py", "needs NIXL; tests/fleet/nixl runs it"),
     ("bindings/python/examples/nixl/serve.py", "needs NIXL; tests/fleet/nixl runs it"),
     ("install", "writes to /etc; tests/containers/run runs it"),
