@@ -36,6 +36,7 @@ mod packet;
 mod record;
 mod source;
 mod store;
+mod stored;
 mod systemd;
 
 pub use error::{Error, Result};
@@ -49,3 +50,4 @@ pub use name::{Name, is_kept};
 pub use packet::{Header, Held, Received, receive};
 pub use source::{File, Files, OnDisk, Source};
 pub use store::{Kept, Store};
+pub use stored::{Opened, Stored};

@@ -69,6 +69,10 @@ impl Content for Object {
         self.0.origin.length()
     }
 
+    fn version(&self) -> Option<String> {
+        self.0.origin.version()
+    }
+
     fn read(&self, offset: u64, fill: &Fill<'_>) -> Result<Fetched, Error> {
         let range = offset..offset + fill.length();
         if self.0.settings.sha256.is_some() && range != (0..self.length()) {

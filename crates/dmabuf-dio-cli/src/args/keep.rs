@@ -10,6 +10,8 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use dmabuf_dio::Options;
 use dmabuf_dio_keep::Name;
 
+use super::remote::RemoteArgs;
+
 /// Keep files in memory, once for all programs of this machine; without arguments, list what is kept
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -24,7 +26,7 @@ Examples:
 SOURCE is loaded into a file on a tmpfs, /run/dmabuf-dio/NAME, or $XDG_RUNTIME_DIR/dmabuf-dio/NAME for
 users other than root. It is loaded once, however many ask. Asked again, it is there; if SOURCE
 has changed, it is loaded anew, and programs that use the old file keep it. A folder is kept with all its
-files. The mode lets nobody write, and lets read who may read SOURCE.
+files. The mode lets nobody write, and lets read who may read SOURCE; an object may be read by all.
 
 keep:NAME stands for that file wherever a path is taken, in Python and C, too; keep:NAME/FILE for a
 file of a kept folder. Another folder is searched if it is in the variable DMABUF_DIO_KEEP.
@@ -39,6 +41,7 @@ Examples:
   dmabuf-dio load keep:llama -- llama-cli -m {}
   dmabuf-dio load keep:tiny -- vllm serve {}
   dmabuf-dio keep --dir /dev/shm/mine llama=/data/model.gguf
+  dmabuf-dio keep llama=s3://BUCKET/model.gguf --sums model.gguf.sums
   dmabuf-dio keep --json | jq '.kept[].path'
 
 Exit codes:
@@ -48,7 +51,7 @@ Exit codes:
   130  interrupted by Ctrl-C")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct KeepArgs {
-    /// What to keep, and its name: a file or a folder
+    /// What to keep, and its name: a file, a folder, or the URL of an object or of a prefix, which ends with /
     #[arg(value_name = "NAME=SOURCE", value_parser = parse_wanted())]
     pub(crate) wanted: Vec<Wanted>,
     /// Folder on a tmpfs to keep it in [default: that of the variable `DMABUF_DIO_KEEP`, else the user's]
@@ -63,6 +66,8 @@ pub(crate) struct KeepArgs {
     /// Read SOURCE without `O_DIRECT`
     #[arg(long, hide_short_help = true)]
     pub(crate) buffered: bool,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

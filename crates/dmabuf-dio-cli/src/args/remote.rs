@@ -12,7 +12,7 @@ use dmabuf_dio_terminal::size::parse_size;
 
 use super::url::{is_prefix, is_url};
 
-/// Options of `load` for objects.
+/// Options of `load` and `keep` for objects.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RemoteArgs {
     /// SHA-256 of the whole object, checked while it arrives
@@ -63,9 +63,14 @@ fn read_sums(path: &Path) -> Result<Arc<Sums>, Error> {
 }
 
 impl RemoteArgs {
+    /// Whether an object is to be checked.
+    pub(crate) fn checks(&self) -> bool {
+        self.sha256.is_some() || self.sums.is_some()
+    }
+
     /// Fails if an option does not fit what is loaded.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
-        let checks = self.sha256.is_some() || self.sums.is_some();
+        let checks = self.checks();
         if !is_url(path) && (checks || self.ca.is_some()) {
             let what = "--sha256, --sums and --ca are for objects, and this is a file";
             return Err(Failure::new(USAGE, what, "name an object, or check the file: --verify"));

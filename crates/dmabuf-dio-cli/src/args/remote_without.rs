@@ -21,6 +21,11 @@ impl RemoteArgs {
     }
 
     #[allow(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn checks(&self) -> bool {
+        false
+    }
+
+    #[allow(clippy::unused_self, reason = "as with the feature")]
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
         if is_url(path) { Err(missing(path)) } else { Ok(()) }
     }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use dmabuf_dio_keep::{Loading, OnDisk, hold};
+use dmabuf_dio_keep::{Loading, hold};
 use dmabuf_dio_terminal::exit::{Failure, USAGE, say};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::signals;
 
 use super::failure::failure;
+use super::source::source;
 use crate::args::keep::KeepArgs;
 
 /// Holds one source until a signal ends it, which is no failure.
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), Failure> {
         progress: (!args.quiet).then(|| Arc::new(progress) as _),
         cancel: cancel.clone(),
     };
-    let held = hold(&wanted.name, &OnDisk::new(&wanted.source), &loading);
+    let held = hold(&wanted.name, &*source(args, wanted), &loading);
     bar.finish();
     let (holder, note) =
         held.map_err(|error| Failure::if_interrupted().err().unwrap_or_else(|| failure(error)))?;

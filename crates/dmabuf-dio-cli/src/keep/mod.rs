@@ -5,11 +5,12 @@ pub(crate) mod failure;
 mod hold;
 mod list;
 mod report;
+mod source;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dmabuf_dio_keep::{Loading, OnDisk, Store, folders};
+use dmabuf_dio_keep::{Loading, Store, folders};
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::signals;
@@ -19,6 +20,7 @@ use crate::args::keep::KeepArgs;
 
 /// Keeps what was asked for, one after the other, or lists what is kept.
 pub(crate) fn run(args: &KeepArgs) -> Result<(), Failure> {
+    source::check(args)?;
     if args.hold {
         return hold::run(args);
     }
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), Failure> {
             progress: (!args.quiet).then(|| Arc::new(progress) as _),
             cancel: cancel.clone(),
         };
-        let result = store.keep(&wanted.name, &OnDisk::new(&wanted.source), &loading);
+        let result = store.keep(&wanted.name, &*source::source(args, wanted), &loading);
         bar.finish();
         let result = result
             .map_err(|error| Failure::if_interrupted().err().unwrap_or_else(|| failure(error)))?;

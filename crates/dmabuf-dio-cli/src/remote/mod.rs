@@ -12,9 +12,9 @@ pub(crate) mod sum;
 mod without;
 
 #[cfg(feature = "remote")]
-pub(crate) use self::object::{list, open};
+pub(crate) use self::object::{folder, list, open};
 pub(crate) use self::output::Output;
 #[cfg(feature = "remote")]
 pub(crate) use self::save::run as save;
 #[cfg(not(feature = "remote"))]
-pub(crate) use self::without::{list, open, save};
+pub(crate) use self::without::{folder, list, open, save};

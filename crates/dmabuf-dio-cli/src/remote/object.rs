@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dmabuf_dio::content::{Content, Folder as _};
+use dmabuf_dio::content::{Content, Folder};
 use dmabuf_dio_remote::{Object, Prefix, escaped};
 use dmabuf_dio_terminal::exit::Failure;
 
@@ -16,13 +16,18 @@ pub(crate) fn open(path: &Path, args: &RemoteArgs) -> dmabuf_dio::Result<Arc<dyn
     Ok(object)
 }
 
+/// Connects to the store of a prefix.
+pub(crate) fn folder(path: &Path, args: &RemoteArgs) -> dmabuf_dio::Result<Arc<dyn Folder>> {
+    let prefix = Prefix::open(&path.to_string_lossy(), &args.settings()?)?;
+    Ok(prefix)
+}
+
 /// The objects of a prefix: their names in it, their URLs, and their lengths.
 pub(crate) fn list(
     path: &Path,
     args: &RemoteArgs,
 ) -> Result<Vec<(PathBuf, PathBuf, u64)>, Failure> {
-    let prefix = Prefix::open(&path.to_string_lossy(), &args.settings()?)?;
-    let found = prefix.list()?;
+    let found = folder(path, args)?.list()?;
     let url = |name: &Path| {
         PathBuf::from(format!("{}{}", path.display(), escaped(&name.to_string_lossy())))
     };

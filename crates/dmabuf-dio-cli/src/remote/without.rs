@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dmabuf_dio::Buffer;
-use dmabuf_dio::content::Content;
+use dmabuf_dio::content::{Content, Folder};
 use dmabuf_dio_terminal::exit::Failure;
 
 use super::output::Output;
@@ -13,14 +13,22 @@ use crate::args::remote::{REMEDY, RemoteArgs, WHAT, missing};
 use crate::args::url::shown;
 
 pub(crate) fn open(path: &Path, _: &RemoteArgs) -> dmabuf_dio::Result<Arc<dyn Content>> {
-    Err(dmabuf_dio::Error::Content {
+    Err(left_out(path))
+}
+
+pub(crate) fn folder(path: &Path, _: &RemoteArgs) -> dmabuf_dio::Result<Arc<dyn Folder>> {
+    Err(left_out(path))
+}
+
+fn left_out(path: &Path) -> dmabuf_dio::Error {
+    dmabuf_dio::Error::Content {
         name: shown(path),
         offset: 0,
         length: 0,
         what: WHAT.into(),
         errno: dmabuf_dio::Errno::from_raw(libc::EOPNOTSUPP),
         remedy: REMEDY.into(),
-    })
+    }
 }
 
 pub(crate) fn list(path: &Path, _: &RemoteArgs) -> Result<Vec<(PathBuf, PathBuf, u64)>, Failure> {

@@ -5,3 +5,4 @@ mod common;
 mod content;
 mod refused;
 mod shared;
+mod stored;

@@ -45,6 +45,15 @@ impl Origin {
         }
     }
 
+    /// What tells this version from others.
+    pub(crate) fn version(&self) -> Option<String> {
+        let other = match self {
+            Self::Web(web) => &web.modified,
+            Self::Store(store) => &store.version,
+        };
+        self.tag().or(other.as_deref()).map(str::to_owned)
+    }
+
     /// Asks for a range of that version.
     pub(crate) async fn get(&self, range: Range<u64>) -> Result<Body, Trouble> {
         match self {

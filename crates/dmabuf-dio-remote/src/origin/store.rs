@@ -28,7 +28,7 @@ pub(crate) struct Store {
     pub(crate) tag: Option<String>,
     /// The generation, or the version that the URL names. That of S3 is not asked for unless it was: that needs a
     /// permission of its own.
-    version: Option<String>,
+    pub(crate) version: Option<String>,
 }
 
 impl fmt::Debug for Store {

@@ -25,7 +25,7 @@ pub(crate) struct Web {
     pub(crate) length: u64,
     pub(crate) tag: Option<String>,
     /// When it was modified: pins what has no tag.
-    modified: Option<String>,
+    pub(crate) modified: Option<String>,
 }
 
 impl fmt::Debug for Web {

@@ -26,6 +26,11 @@ pub trait Content: fmt::Debug + Send + Sync {
     /// Its length in bytes.
     fn length(&self) -> u64;
 
+    /// What its store calls this version of it, such as an `ETag`. Default, and `None`: nothing tells it from another.
+    fn version(&self) -> Option<String> {
+        None
+    }
+
     /// Reads [`fill.length()`](Fill::length) bytes from byte `offset` on, writes all of them to `fill`, and counts
     /// them. Blocks. It may use any number of requests, threads and tries, and looks at
     /// [`fill.is_cancelled()`](Fill::is_cancelled) at least every 100 ms. The range lies within the length.
