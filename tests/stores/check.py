@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,14 +27,14 @@ LONG = 600
 
 
 @contextlib.contextmanager
-def server(gateway: str, folder: pathlib.Path) -> Iterator[str]:
-    """A server of a folder; its endpoint."""
+def server(gateway: str, folder: pathlib.Path, *tls: str) -> Iterator[str]:
+    """A server of a folder; its endpoint. The options are those of TLS, if there are any."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     data = folder / "data"
-    data.mkdir()
-    command = [gateway, "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--quiet", "posix", str(data)]
+    data.mkdir(exist_ok=True)
+    command = [gateway, "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--quiet", *tls, "posix", str(data)]
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             begin = time.monotonic()
@@ -43,7 +44,7 @@ def server(gateway: str, folder: pathlib.Path) -> Iterator[str]:
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() - begin < LONG, "the server does not listen"
                 time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}"
+            yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         finally:
             process.terminate()
 
@@ -54,8 +55,8 @@ def content(length: int, seed: int) -> bytes:
 
 
 class Tests:
-    def __init__(self, endpoint: str, folder: pathlib.Path, size: int) -> None:
-        self.endpoint, self.folder, self.size = endpoint, folder, size
+    def __init__(self, gateway: str, endpoint: str, folder: pathlib.Path, size: int) -> None:
+        self.gateway, self.endpoint, self.folder, self.size = gateway, endpoint, folder, size
         config = Config(s3={"addressing_style": "path"}, signature_version="s3v4")
         self.s3 = boto3.client(
             "s3", endpoint_url=endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name="us-east-1", config=config
@@ -177,6 +178,67 @@ class Tests:
         error = self.run("load", f"s3://{BUCKET}/set/", "--quiet", "--", "true", "{}", code=1, env=wrong).stderr
         assert b"403" in error, error
 
+    def test_certificates_are_checked(self) -> None:
+        key, certificate = self.certificate()
+        body = content(9 * MIB, 5)
+        self.put("by-tls", body)
+        url = f"s3://{BUCKET}/by-tls"
+        with server(self.gateway, self.folder, "--cert", certificate, "--key", key) as endpoint:
+            env = self.env | {"AWS_ENDPOINT_URL": endpoint}
+            error = self.run("load", url, "--quiet", code=1, env=env).stderr
+            assert b"the server's certificate is not trusted" in error and b"--ca" in error, error
+            assert self.run("load", url, "--ca", certificate, "--quiet", "--", "cat", "{}", env=env).stdout == body
+            # The same under a name that the certificate does not have.
+            other = env | {"AWS_ENDPOINT_URL": endpoint.replace("127.0.0.1", "localhost")}
+            error = self.run("load", url, "--ca", certificate, "--quiet", code=1, env=other).stderr
+            assert b"the server's certificate is not trusted" in error, error
+
+    def test_web_server_over_tls(self) -> None:
+        nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        if nginx is None:
+            print("  skipped: there is no nginx")
+            return
+        folder = self.folder / "nginx"
+        (folder / "www").mkdir(parents=True)
+        body = content(self.size * MIB + 1, 6)
+        (folder / "www" / "large").write_bytes(body)
+        for path in (folder.parent, folder, folder / "www"):
+            path.chmod(0o755)
+        key, certificate = self.certificate()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        paths = "".join(f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        (folder / "conf").write_text(
+            f"daemon off; pid {folder}/pid; error_log {folder}/log; events {{}} http {{ access_log off; {paths}"
+            f"server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {certificate}; ssl_certificate_key {key}; root {folder}/www; }} }}"
+        )
+        url = f"https://127.0.0.1:{port}/large"
+        with subprocess.Popen([nginx, "-c", str(folder / "conf"), "-e", f"{folder}/log"]) as process:
+            try:
+                begin = time.monotonic()
+                while True:
+                    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                        break
+                    assert process.poll() is None and time.monotonic() - begin < LONG
+                    time.sleep(0.05)
+                error = self.run("load", url, "--quiet", code=1).stderr
+                assert b"the server's certificate is not trusted" in error, error
+                digest = hashlib.sha256(body).hexdigest()
+                done = self.run("load", url, "--ca", certificate, "--sha256", digest, "--kind", "memfd", "--json")
+                print(f"  {json.loads(done.stdout)['gb_per_second']:.2f} GB/s")
+                assert self.run("load", url, "--ca", certificate, "--quiet", "--", "cat", "{}").stdout == body
+            finally:
+                process.terminate()
+
+    def certificate(self) -> tuple[str, str]:
+        """The files of a key and its own certificate."""
+        key, certificate = str(self.folder / "key.pem"), str(self.folder / "certificate.pem")
+        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-keyout", key, "-out", certificate]
+        make += ["-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+        subprocess.run(make, check=True, capture_output=True)
+        return key, certificate
+
     def test_profile_is_read(self) -> None:
         folder = self.folder / ".aws"
         folder.mkdir()
@@ -191,7 +253,7 @@ class Tests:
 def main() -> None:
     gateway, size = sys.argv[1], int(sys.argv[2])
     with tempfile.TemporaryDirectory() as name, server(gateway, pathlib.Path(name)) as endpoint:
-        tests = Tests(endpoint, pathlib.Path(name), size)
+        tests = Tests(gateway, endpoint, pathlib.Path(name), size)
         for test in [name for name in dir(tests) if name.startswith("test_")]:
             print(test, flush=True)
             getattr(tests, test)()

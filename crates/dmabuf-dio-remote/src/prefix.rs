@@ -16,7 +16,7 @@ use crate::origin::Origin;
 use crate::origin::store::{Store, connect};
 use crate::range::patiently;
 use crate::settings::Settings;
-use crate::trouble::{Trouble, code_in, failed};
+use crate::trouble::{Trouble, code_in, failed, status_in};
 
 /// All objects whose names begin with those of a URL: `s3://bucket/models/llama/`. Web servers have no list of them.
 #[derive(Debug)]
@@ -62,19 +62,20 @@ impl Prefix {
     }
 }
 
-/// Why a list failed. Lists tell no more than their text, of which only the store's own word is shown.
+/// Why a list failed. Lists tell no more than their text, of which only the status and the store's own word are shown.
 fn of_list(error: &object_store::Error) -> Trouble {
+    let text = error.to_string();
+    let code = code_in(&text);
     let status = match error {
-        object_store::Error::NotFound { .. } => 404,
-        object_store::Error::PermissionDenied { .. } => 403,
-        object_store::Error::Unauthenticated { .. } => 401,
-        error => {
-            let code = code_in(&error.to_string());
-            let code = code.map_or_else(String::new, |code| format!(": {code}"));
-            return Trouble::Broken(format!("its objects cannot be listed{code}"));
-        }
+        object_store::Error::NotFound { .. } => Some(404),
+        object_store::Error::PermissionDenied { .. } => Some(403),
+        object_store::Error::Unauthenticated { .. } => Some(401),
+        _ => status_in(&text),
     };
-    Trouble::Status { status, code: code_in(&error.to_string()), after: None }
+    match status {
+        Some(status) => Trouble::Status { status, code, after: None },
+        None => Trouble::Broken("its objects cannot be listed".into()),
+    }
 }
 
 impl Folder for Prefix {

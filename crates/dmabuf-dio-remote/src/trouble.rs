@@ -215,9 +215,12 @@ pub(crate) fn of_transport(error: &(dyn StdError + 'static)) -> Trouble {
         } else if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return of_tls(error);
         } else if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-            if let Some(error) = inner {
-                return of_tls(error);
+            let mut inner = error.get_ref();
+            while let Some(error) = inner {
+                if let Some(error) = error.downcast_ref::<rustls::Error>() {
+                    return of_tls(error);
+                }
+                inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
             }
             timed_out |= error.kind() == std::io::ErrorKind::TimedOut;
             last = error.to_string();
@@ -228,6 +231,10 @@ pub(crate) fn of_transport(error: &(dyn StdError + 'static)) -> Trouble {
     }
     if last.is_empty() || last.contains("://") {
         last = if timed_out { "it took too long".into() } else { "the request failed".into() };
+    }
+    // Some layers keep only the text of the error below.
+    if let Some(why) = last.strip_prefix("invalid peer certificate: ") {
+        return Trouble::Certificate(why.to_owned());
     }
     if connecting { Trouble::Connect(last) } else { Trouble::Broken(last) }
 }
@@ -249,6 +256,11 @@ pub(crate) fn code_in(body: &str) -> Option<String> {
     (!code.is_empty()).then_some(code)
 }
 
+/// The status in the text of an error of a store.
+pub(crate) fn status_in(text: &str) -> Option<u16> {
+    text.split_once("status code: ")?.1.get(..3)?.parse().ok()
+}
+
 /// The time in `Retry-After`: seconds. Stores send no date there, which would need their clock.
 pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
     let text = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?;
@@ -264,8 +276,25 @@ mod tests {
         let xml = "<?xml?><Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>AKIA1</AWSAccessKeyId></Error>";
         assert_eq!(code_in(xml).as_deref(), Some("SignatureDoesNotMatch"));
         assert_eq!(code_in("<Code>a b</Code>").as_deref(), Some("a"));
+        assert_eq!(status_in("returned non-2xx status code: 403 Forbidden: x"), Some(403));
+        assert_eq!((status_in("status code: x"), status_in("")), (None, None));
         assert_eq!(code_in("no"), None);
         assert_eq!(code_in("<Code></Code>"), None);
+    }
+
+    #[test]
+    fn certificate_is_told_from_other_reasons() {
+        use rustls::CertificateError::UnknownIssuer;
+        let io = |error: Box<dyn StdError + Send + Sync>| {
+            std::io::Error::new(std::io::ErrorKind::InvalidData, error)
+        };
+        let tls = rustls::Error::InvalidCertificate(UnknownIssuer);
+        let nested = io(io(tls.clone().into()).into());
+        for error in [nested, io(tls.to_string().into())] {
+            assert!(matches!(of_transport(&error), Trouble::Certificate(_)), "{error:?}");
+        }
+        let other = std::io::Error::from_raw_os_error(libc::ECONNRESET);
+        assert!(matches!(of_transport(&other), Trouble::Broken(_)));
     }
 
     #[test]
