@@ -92,6 +92,24 @@ impl Address {
         Ok(Self { kind, url, name: name.into() })
     }
 
+    /// The folder that it is in, and its name there.
+    pub(crate) fn split(&self) -> Option<(Self, String)> {
+        let name = self.url.path_segments()?.next_back().filter(|name| !name.is_empty())?;
+        let name = percent_decoded(name);
+        let mut folder = self.url.clone();
+        folder.path_segments_mut().ok()?.pop().push("");
+        Some((Self::parse(folder.as_str()).ok()?, name))
+    }
+
+    /// An object of this folder.
+    pub(crate) fn join(&self, name: &Path) -> Self {
+        let mut url = self.url.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(name.iter().map(|part| part.to_string_lossy()));
+        }
+        Self { kind: self.kind, url, name: self.name.join(name) }
+    }
+
     /// What messages call it.
     pub(crate) fn name(&self) -> &Path {
         &self.name
@@ -165,6 +183,25 @@ mod tests {
             assert!(!said.contains("pass") && !said.contains("secret"), "{said}");
             assert!(!shown(wrong).to_string_lossy().contains("secret"));
         }
+    }
+
+    #[test]
+    fn folders_have_their_objects() {
+        for (url, folder, name) in [
+            ("s3://b/a/k%201", "s3://b/a/", "k 1"),
+            ("https://h/k?sig=1", "https://h/?sig=1", "k"),
+            ("gs://b/k", "gs://b/", "k"),
+        ] {
+            let address = Address::parse(url).expect("a URL");
+            let (found, found_name) = address.split().expect("a name");
+            assert_eq!((found.url().as_str(), &found_name[..]), (folder, name));
+            assert_eq!(found.join(Path::new(&found_name)).url(), address.url());
+        }
+        let folder = Address::parse("https://h/a").expect("a URL");
+        let object = folder.join(Path::new("b?/c#"));
+        assert_eq!(object.url().as_str(), "https://h/a/b%3F/c%23");
+        assert_eq!(object.name(), Path::new("https://h/a/b?/c#"));
+        assert!(Address::parse("https://h/a/").expect("a URL").split().is_none());
     }
 
     #[test]
