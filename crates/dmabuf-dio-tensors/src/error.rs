@@ -176,7 +176,7 @@ impl Error {
             Self::Ambiguous { .. } => {
                 "name the file instead of the folder; put a model of several files into a folder of its own".into()
             }
-            Self::NeedsFolder { .. } => "open it with its folder: Model::open_in".into(),
+            Self::NeedsFolder { .. } => "open it with the folder that it is in, which has the other files".into(),
             Self::Malformed { reason: Malformed::NotAModel { found }, .. } => found.hint().into(),
             Self::Malformed { reason, .. } => hint_of(reason).into(),
             Self::NoTensor { .. } => Hint::TensorNames,

@@ -204,7 +204,7 @@ fn file_of_a_folder_finds_the_others() {
     for name in ["m-00001-of-00003.gguf", "model.safetensors.index.json"] {
         let error = Model::open_content(store.memory(name).clone(), &never()).expect_err("alone");
         assert!(matches!(&error, Error::NeedsFolder { path } if path.ends_with(name)), "{error}");
-        assert!(error.hint().to_string().contains("open_in"));
+        assert!(error.hint().to_string().contains("the folder that it is in"));
     }
     let alone = Model::open_content(store.memory("b.safetensors").clone(), &never());
     assert_eq!(alone.expect("a model").tensors().len(), 1);
