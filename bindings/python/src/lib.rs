@@ -6,7 +6,8 @@
 //! calling thread runs signal handlers and callbacks. `options.rs` takes keyword arguments.
 //! `error.rs` turns errors into Python's. `lock.rs` has locks that a child of fork(2) finds free.
 //! `save.rs` saves tensors of other libraries.
-//! `small.rs` reads tensors that are not worth a load. `code.rs` has the extension's code in memory
+//! `small.rs` reads tensors that are not worth a load. `remote.rs` opens URLs; `remote/object.rs` opens objects again in
+//! a child of fork(2). `code.rs` has the extension's code in memory
 //! before the first load.
 
 #![cfg(target_os = "linux")]
@@ -30,6 +31,7 @@ mod model;
 mod options;
 mod page;
 mod reader;
+mod remote;
 mod report;
 mod run;
 mod save;
@@ -61,6 +63,7 @@ mod _native {
         gather::{Gathered, Gathering, gather},
         model::Model,
         reader::Reader,
+        remote::is_url_in_python,
         report::{Refusal, Report},
         save::save_tensors,
         tensor::Tensor,

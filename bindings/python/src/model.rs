@@ -15,6 +15,7 @@ use crate::described::TensorInfo;
 use crate::error::raise_tensors;
 use crate::metadata::as_dict;
 use crate::options::{Given, Keywords};
+use crate::remote::Url;
 use crate::run::{self, Watch};
 use crate::source::{found, path};
 use crate::tensors::Tensors;
@@ -36,12 +37,16 @@ impl Model {
 
 #[pymethods]
 impl Model {
-    /// Opens a safetensors or GGUF file, an index, or a folder with a model.
+    /// Opens a safetensors or GGUF file, an index, or a folder with a model: of this machine, or by URL.
     #[new]
     fn new(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let path = found(py, self::path(path)?)?;
-        let model =
-            run::call(py, &Watch::default(), move |_| dmabuf_dio_tensors::Model::open(path))?;
+        let path = self::path(path)?;
+        let url = Url::of(&path);
+        let path = if url.is_some() { path } else { found(py, path)? };
+        let model = run::call(py, &Watch::default(), move |control| match url {
+            Some(url) => url.open_model(&control.cancel),
+            None => dmabuf_dio_tensors::Model::open(path),
+        })?;
         Ok(Self(Arc::new(model.map_err(|error| raise_tensors(py, &error))?)))
     }
 

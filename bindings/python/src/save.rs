@@ -16,7 +16,7 @@ use crate::cancel::CancelToken;
 use crate::error::{hint, raise_tensors};
 use crate::report::Report;
 use crate::run::{self, Control, Serve, Watch};
-use crate::source::path;
+use crate::source::file_path;
 
 /// How often a thread that waits for a tensor looks whether the call was cancelled.
 const TICK: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ pub(crate) fn save_tensors(
     progress: Option<Bound<'_, PyAny>>,
     cancel: Option<PyRef<'_, CancelToken>>,
 ) -> PyResult<Report> {
-    let filename = path(filename)?;
+    let filename = file_path(filename)?;
     let saver = TensorSaver::new(&filename);
     let saver = match metadata {
         Some(metadata) => saver.metadata(metadata),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files as Python names them: a path, a descriptor, or an object with one.
+//! Files as Python names them: a path, a descriptor, or an object with one; and objects of stores, by their URLs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -7,14 +7,18 @@ use std::io::{Seek as _, SeekFrom};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use dmabuf_dio::content::Content;
+use dmabuf_dio::{CancelToken, Error, Loader};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
 
 use crate::error::raise_kept;
+use crate::remote::Url;
 
-/// A file to load from or to save to.
+/// A file of this machine, to load from or to save to.
 #[derive(Debug)]
 pub(crate) enum Source {
     Path(PathBuf),
@@ -22,18 +26,47 @@ pub(crate) enum Source {
     Fd(OwnedFd),
 }
 
+/// What can be loaded.
+#[derive(Debug)]
+pub(crate) enum Loadable {
+    File(Source),
+    /// An object of a store.
+    Object(Url),
+}
+
+/// The same, open as far as it has to be.
+pub(crate) enum Opened<'s> {
+    File(&'s Source),
+    Content(Arc<dyn Content>),
+}
+
 impl<'py> FromPyObject<'_, 'py> for Source {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract()? {
+            Loadable::File(source) => Ok(source),
+            Loadable::Object(url) => Err(url.refused(object.py())),
+        }
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Loadable {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let descriptor = |fd| Ok(Self::File(Source::Fd(duplicate(fd)?)));
         if object.is_instance_of::<PyInt>() {
-            return Ok(Self::Fd(duplicate(object.extract()?)?));
+            return descriptor(object.extract()?);
         }
         match path(&object) {
-            Ok(path) => Ok(Self::Path(path)),
+            Ok(path) => Ok(match Url::of(&path) {
+                Some(url) => Self::Object(url),
+                None => Self::File(Source::Path(path)),
+            }),
             Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
                 if object.hasattr("fileno")? {
-                    Ok(Self::Fd(duplicate(object.call_method0("fileno")?.extract()?)?))
+                    descriptor(object.call_method0("fileno")?.extract()?)
                 } else {
                     Err(error)
                 }
@@ -65,6 +98,15 @@ pub(crate) fn found(py: Python<'_>, path: PathBuf) -> PyResult<PathBuf> {
     Ok(found.into_owned())
 }
 
+/// The same of a file of this machine.
+pub(crate) fn file_path(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let path = path(object)?;
+    match Url::of(&path) {
+        Some(url) => Err(url.refused(object.py())),
+        None => Ok(path),
+    }
+}
+
 /// Duplicates a descriptor of the caller.
 pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
@@ -79,7 +121,7 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
 impl Source {
     /// The length of the file; `None` if it cannot be opened, which the transfer reports with more
     /// detail.
-    pub(crate) fn end(&self) -> Option<u64> {
+    fn end(&self) -> Option<u64> {
         let mut file = match self {
             Self::Path(path) => File::open(path),
             // Opened again: the position of the caller's descriptor stays.
@@ -105,10 +147,10 @@ impl Source {
         }
     }
 
-    pub(crate) fn loader(&self) -> dmabuf_dio::Loader<'_> {
+    fn loader(&self) -> Loader<'_> {
         match self {
-            Self::Path(path) => dmabuf_dio::Loader::new(path),
-            Self::Fd(fd) => dmabuf_dio::Loader::from_fd(fd.as_fd()),
+            Self::Path(path) => Loader::new(path),
+            Self::Fd(fd) => Loader::from_fd(fd.as_fd()),
         }
     }
 
@@ -123,6 +165,41 @@ impl Source {
         match self {
             Self::Path(path) => dmabuf_dio::gather::Gatherer::new(path),
             Self::Fd(fd) => dmabuf_dio::gather::Gatherer::from_fd(fd.as_fd()),
+        }
+    }
+}
+
+impl Loadable {
+    /// As for a [`Source`]; an object stays what it is.
+    pub(crate) fn found(self, py: Python<'_>) -> PyResult<Self> {
+        match self {
+            Self::File(source) => source.found(py).map(Self::File),
+            object @ Self::Object(_) => Ok(object),
+        }
+    }
+
+    /// Opens it, if it is an object. To be called in a thread that may wait for it.
+    pub(crate) fn open(&self, cancel: &CancelToken) -> Result<Opened<'_>, Error> {
+        match self {
+            Self::File(source) => Ok(Opened::File(source)),
+            Self::Object(url) => url.open(cancel).map(Opened::Content),
+        }
+    }
+}
+
+impl Opened<'_> {
+    /// The length; `None` of a file that cannot be opened, which the transfer reports with more detail.
+    pub(crate) fn end(&self) -> Option<u64> {
+        match self {
+            Self::File(source) => source.end(),
+            Self::Content(content) => Some(content.length()),
+        }
+    }
+
+    pub(crate) fn loader(&self) -> Loader<'_> {
+        match self {
+            Self::File(source) => source.loader(),
+            Self::Content(content) => Loader::from_content(Arc::clone(content)),
         }
     }
 }

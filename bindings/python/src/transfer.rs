@@ -10,14 +10,14 @@ use crate::error::raise_kept;
 use crate::options::{Given, Keywords};
 use crate::report::Report;
 use crate::run;
-use crate::source::Source;
+use crate::source::{Loadable, Source};
 
-/// Loads a file, or a range of it, into a new buffer. Options: `types.LoadOptions`, `progress`, `cancel`.
+/// Loads a file or an object, or a range of it, into a new buffer. Options: `types.LoadOptions`, `progress`, `cancel`.
 #[pyfunction]
 #[pyo3(signature = (path, **options))]
 pub(crate) fn load(
     py: Python<'_>,
-    path: Source,
+    path: Loadable,
     options: Option<Keywords<'_>>,
 ) -> PyResult<Buffer> {
     let given = Given::new("load", options);
@@ -25,7 +25,7 @@ pub(crate) fn load(
     let (offset, length) = (given.take_or("offset", 0)?, given.take::<u64>("length")?);
     let writable = given.take_or("writable", false)?;
     given.end()?;
-    if let Source::Path(path) = &path {
+    if let Loadable::File(Source::Path(path)) = &path {
         let whole = offset == 0 && length.is_none() && !writable;
         let kept = dmabuf_dio_keep::open_for(path, &options, whole);
         if let Some(buf) = kept.map_err(|error| raise_kept(py, &error))? {
@@ -34,7 +34,8 @@ pub(crate) fn load(
     }
     let path = path.found(py)?;
     let content = run::transfer(py, &watch, move |control| {
-        let loader = path.loader().options(options).offset(offset).length(length);
+        let opened = path.open(&control.cancel)?;
+        let loader = opened.loader().options(options).offset(offset).length(length);
         let mut buf = loader.cancel(control.cancel.clone()).progress(control.told()).load()?;
         seal(&mut buf, writable)?;
         Ok(Content::loaded(buf, writable))
@@ -42,13 +43,13 @@ pub(crate) fn load(
     Buffer::loaded(py, content)
 }
 
-/// Loads a file, or a range of it, into a writable buffer without views. Options:
+/// Loads a file or an object, or a range of it, into a writable buffer without views. Options:
 /// `types.RangeOptions`.
 #[pyfunction]
 #[pyo3(signature = (path, buffer, **options))]
 pub(crate) fn load_into(
     py: Python<'_>,
-    path: Source,
+    path: Loadable,
     buffer: PyRef<'_, Buffer>,
     options: Option<Keywords<'_>>,
 ) -> PyResult<Report> {
@@ -60,10 +61,11 @@ pub(crate) fn load_into(
     let report = run::transfer(py, &watch, move |control| {
         let Place { offset, length, .. } = place;
         let content = transfer.content();
+        let opened = path.open(&control.cancel)?;
         // The content may be a part of what the descriptor refers to.
-        let length = length.or_else(|| Some(path.end()?.saturating_sub(offset)));
+        let length = length.or_else(|| Some(opened.end()?.saturating_sub(offset)));
         let first = place.in_buffer(content, length.unwrap_or(0))?;
-        let loader = path.loader().options(options).offset(offset).length(length);
+        let loader = opened.loader().options(options).offset(offset).length(length);
         let loader = loader.cancel(control.cancel.clone()).progress(control.told());
         loader.load_into(content.buf(), first)
     })?;

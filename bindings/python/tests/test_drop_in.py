@@ -21,6 +21,7 @@ import safetensors
 import safetensors.numpy
 from safetensors import SafetensorError
 from helpers import drop_cache, refused
+from web import serving
 
 import dmabuf_dio
 import dmabuf_dio.numpy
@@ -436,14 +437,23 @@ def test_vllm_plugin_loads_a_model(folder: Path, monkeypatch: pytest.MonkeyPatch
     config = types.SimpleNamespace(model_loader_extra_config={}, download_dir=None, ignore_patterns=[])
     loader = registered["dmabuf-dio"](config)
 
-    # A folder on this machine, and a name of a hub.
-    for name in (str(shards), "organisation/model"):
+    def check(model_config: object) -> None:
         found: dict[str, Any] = {}
-        model_config = types.SimpleNamespace(model=name, revision=None)
         loader.download_model(model_config)
         loader.load_weights(types.SimpleNamespace(load_weights=found.update, parameters=lambda: iter(())), model_config)
         assert set(found) == set(arrays)
         assert all(np.array_equal(found[tensor], array) for tensor, array in arrays.items())
+
+    # A folder on this machine, and a name of a hub.
+    for name in (str(shards), "organisation/model"):
+        check(types.SimpleNamespace(model=name, revision=None))
+    with serving() as store:
+        for name, value in store.environment().items():
+            monkeypatch.setenv(name, value)
+        store.files = {f"/bucket/model/{path.name}": path.read_bytes() for path in shards.iterdir()}
+        check(types.SimpleNamespace(model="s3://bucket/model/", revision=None))
+        # As vLLM does it for s3://: what is no weight was downloaded.
+        check(types.SimpleNamespace(model="/tmp/config", model_weights="s3://bucket/model", revision=None))
     with pytest.raises(ValueError, match="extra_config"):
         registered["dmabuf-dio"](types.SimpleNamespace(model_loader_extra_config={"x": 1}))
     monkeypatch.undo()

@@ -102,7 +102,8 @@ def __getattr__(name: str) -> object:
 
 
 def open(path: str | bytes | PathLike[str] | PathLike[bytes]) -> Model:
-    """Opens a model: a safetensors or GGUF file, an index, or a folder with one. Only headers are read and checked."""
+    """Opens a model: a safetensors or GGUF file, an index, or a folder with one, also by URL. Only headers are read and
+    checked."""
     return Model(path)
 
 

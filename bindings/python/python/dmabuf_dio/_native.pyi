@@ -59,6 +59,7 @@ class _Described:
     offset: Final[int]
 
 def command(words: Sequence[str], /) -> int: ...
+def _is_url(path: str) -> bool: ...
 
 @final
 class CancelToken:

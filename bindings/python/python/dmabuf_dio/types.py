@@ -17,7 +17,7 @@ class HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 
-# A path, an open descriptor, or an object with one.
+# A path, an open descriptor, or an object with one. What is loaded may be a URL, too.
 Source: TypeAlias = Union[str, bytes, "PathLike[str]", "PathLike[bytes]", int, HasFileno]
 Kind: TypeAlias = Literal["dmabuf", "memfd", "any", "private"]
 # The kind of a buffer that is not loaded.

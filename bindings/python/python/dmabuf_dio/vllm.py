@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# pyright: basic, reportMissingModuleSource=false
+# pyright: basic, reportMissingModuleSource=false, reportPrivateUsage=false
 """A loader for vLLM: `vllm serve MODEL --load-format dmabuf-dio`.
 
 vLLM finds register() by the entry point `vllm.general_plugins`.
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+
+from ._native import _is_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +38,7 @@ def register() -> None:
 
         def _folder(self, model_config: Any) -> str:
             path: str = getattr(model_config, "model_weights", None) or model_config.model
-            if os.path.exists(path):
+            if os.path.exists(path) or _is_url(path):
                 return path
             from vllm.model_executor.model_loader.weight_utils import (  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore[reportMissingImports]
                 download_weights_from_hf,
@@ -55,7 +57,7 @@ def register() -> None:
             return folder
 
         def download_model(self, model_config: Any) -> None:
-            """Makes sure that the files of a model are on this machine."""
+            """Makes sure that the files of a model are on this machine, unless it is a URL."""
             self._folder(model_config)
 
         def load_weights(self, model: Any, model_config: Any) -> None:

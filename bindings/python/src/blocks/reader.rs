@@ -11,7 +11,7 @@ use super::{Blocks, End, Problem, Settings, pause};
 use crate::buffer::Buffer;
 use crate::content::Content;
 use crate::options::{Given, Keywords};
-use crate::source::path;
+use crate::source::file_path;
 
 struct Reading {
     source: Box<dyn Source + Send>,
@@ -134,7 +134,7 @@ pub(crate) fn read_blocks(
     options: Option<Keywords<'_>>,
 ) -> PyResult<BlockReader> {
     let given = Given::new("read_blocks", options);
-    let (path, settings) = (self::path(path)?, Settings::of_file(&given)?);
+    let (path, settings) = (file_path(path)?, Settings::of_file(&given)?);
     given.end()?;
     let size = settings.size()?;
     let made = py.detach(|| {

@@ -12,7 +12,7 @@ use super::{Blocks, End, Problem, Settings, pause};
 use crate::buffer::Buffer;
 use crate::content::Content;
 use crate::options::{Given, Keywords};
-use crate::source::path;
+use crate::source::file_path;
 
 struct Writing {
     sink: Box<dyn Sink + Send>,
@@ -133,7 +133,7 @@ pub(crate) fn write_blocks(
     options: Option<Keywords<'_>>,
 ) -> PyResult<BlockWriter> {
     let given = Given::new("write_blocks", options);
-    let (path, settings) = (self::path(path)?, Settings::of_file(&given)?);
+    let (path, settings) = (file_path(path)?, Settings::of_file(&given)?);
     given.end()?;
     BlockWriter::new(py, &settings, || FileSink::create(path))
 }

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# pyright: basic
+"""Objects of stores and files of web servers, by URL: every byte, what is asked for, and what fails how."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import gc
+import os
+import pathlib
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import models
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+from helpers import refused
+from safetensors import SafetensorError
+from test_fork import child
+from web import Store, serving
+
+import dmabuf_dio
+import dmabuf_dio.numpy
+
+MIB = 1 << 20
+CONTENT = random.Random(5).randbytes(20 * MIB + 4097)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with serving() as store:
+        for name, value in store.environment().items():
+            monkeypatch.setenv(name, value)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict[str, models.Tensor]:
+    rng = random.Random(9)
+    found: dict[str, models.Tensor] = {
+        f"layer.{number}": ("F32", [300, 1000 + number], rng.randbytes(1200 * (1000 + number))) for number in range(12)
+    }
+    found["empty"] = ("F32", [0, 4], b"")
+    found["scalar"] = ("F64", [], rng.randbytes(8))
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path, tensors: dict[str, models.Tensor]) -> bytes:
+    return models.safetensors(folder / "remote.safetensors", tensors, {"format": "pt"}).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["any", "memfd", "file", "private"])
+@pytest.mark.parametrize("start", ["s3://bucket", "web"])
+def test_objects_are_loaded(store: Store, kind: Any, start: str) -> None:
+    store.files["/bucket/a folder/model.bin"] = CONTENT
+    url = f"{store.web}/bucket/a%20folder/model.bin" if start == "web" else "s3://bucket/a folder/model.bin"
+    told: list[tuple[int, int]] = []
+    with dmabuf_dio.load(url, kind=kind, progress=lambda done, total: told.append((done, total))) as buffer:
+        assert bytes(buffer) == CONTENT
+        report = buffer.report
+        assert report is not None and (report.mode, report.bytes) == ("fetched", len(CONTENT))
+    assert told[-1] == (len(CONTENT), len(CONTENT))
+    assert sum(last + 1 - first for _, first, last in store.take_asked()) == len(CONTENT)
+    with dmabuf_dio.load(url, kind=kind, offset=4095, length=5 * MIB) as buffer:
+        assert bytes(buffer) == CONTENT[4095 : 4095 + 5 * MIB]
+    assert sum(last + 1 - first for _, first, last in store.take_asked()) == 5 * MIB
+
+
+def test_objects_are_loaded_into_buffers_and_for_asyncio(store: Store) -> None:
+    store.files["/b/k"] = CONTENT
+    buffer = dmabuf_dio.Buffer.alloc(24 * MIB, kind="memfd")
+    report = dmabuf_dio.load_into("s3://b/k", buffer, offset=3, buf_offset=5)
+    assert report.bytes == len(CONTENT) - 3
+    assert bytes(buffer)[5 : 5 + len(CONTENT) - 3] == CONTENT[3:]
+    refused(ValueError, "", dmabuf_dio.load_into, "s3://b/k", buffer, buf_offset=10 * MIB)
+    loaded = asyncio.run(dmabuf_dio.aload("s3://b/k", kind="private"))
+    assert bytes(loaded) == CONTENT
+
+
+def test_models_are_read_by_url(store: Store, model: bytes, tensors: dict[str, models.Tensor]) -> None:
+    store.files["/b/dir/m.safetensors"] = model
+    for url in ("s3://b/dir/m.safetensors", f"{store.web}/b/dir/m.safetensors?signature=TheSecretOfTests"):
+        opened = dmabuf_dio.open(url)
+        # The header, which is short, and nothing else
+        (asked,) = store.take_asked()
+        assert asked[1:] == (0, min(256 << 10, len(model)) - 1)
+        assert opened.files == [url.split("?")[0]]
+        assert opened.metadata == {"format": "pt"}
+        with opened.load(kind="memfd") as loaded:
+            for name, (dtype, shape, data) in tensors.items():
+                assert (loaded[name].dtype, list(loaded[name].shape)) == (dtype, shape)
+                assert bytes(memoryview(loaded[name])) == data, name
+        store.take_asked()
+        with opened.load(only=["layer.3", "layer.9"]) as loaded:
+            assert bytes(memoryview(loaded["layer.9"])) == tensors["layer.9"][2]
+        # Long ones are asked for in several ranges.
+        asked_for = {byte for _, first, last in store.take_asked() for byte in (first, last)}
+        places = [opened[name] for name in ("layer.3", "layer.9")]
+        wanted = [(place.offset, place.offset + place.nbytes - 1) for place in places]
+        assert {byte for place in wanted for byte in place} <= asked_for
+        assert all(any(first <= byte <= last for first, last in wanted) for byte in asked_for)
+        for name, tensor in dmabuf_dio.iter_tensors(url):
+            assert bytes(memoryview(tensor)) == tensors[name][2], name
+        store.take_asked()
+
+
+def test_ranks_read_their_parts_by_url(store: Store, model: bytes, tensors: dict[str, models.Tensor]) -> None:
+    store.files["/b/m.safetensors"] = model
+    for rank in range(2):
+        parts = dmabuf_dio.iter_tensors(
+            "s3://b/m.safetensors", shard=(rank, 2), split={"*.3": "columns", "layer.*": "rows"}, only=["layer.4", "layer.10"]
+        ) if rank else dmabuf_dio.iter_tensors(
+            "s3://b/m.safetensors", shard=(rank, 2), split=lambda name, shape: "columns", only=["layer.4", "layer.10"]
+        )
+        for name, tensor in parts:
+            _, shape, data = tensors[name]
+            whole = np.frombuffer(data, np.uint32).reshape(shape)
+            part = np.frombuffer(memoryview(tensor), np.uint32).reshape(tensor.shape)
+            expected = whole[150:] if rank else whole[:, : shape[1] // 2]
+            assert (part == expected).all(), name
+
+
+def test_drop_ins_take_urls(store: Store, folder: Path) -> None:
+    rng = np.random.default_rng(3)
+    arrays: dict[str, Any] = {"a": rng.random((600, 700), np.float32), "b": rng.random((5, 3)), "empty": np.zeros((0, 3), np.int8)}
+    path = folder / "drop-in.safetensors"
+    safetensors.numpy.save_file(arrays, path, {"made": "by safetensors"})
+    store.files["/b/m.safetensors"] = path.read_bytes()
+    url = "s3://b/m.safetensors"
+
+    def same(found: dict[str, Any]) -> None:
+        assert set(found) == set(arrays)
+        for name, array in arrays.items():
+            assert found[name].dtype == array.dtype and found[name].tobytes() == array.tobytes(), name
+            assert found[name].shape == array.shape and found[name].flags.writeable
+
+    same(dmabuf_dio.numpy.load_file(url))
+    dmabuf_dio.install()
+    try:
+        same(safetensors.numpy.load_file(url))
+        with safetensors.safe_open(url, "np") as file:
+            same({name: file.get_tensor(name) for name in file.keys()})
+    finally:
+        dmabuf_dio.uninstall()
+    with dmabuf_dio.safe_open(url, "np") as file:
+        assert file.metadata() == {"made": "by safetensors"}
+        part = file.get_slice("a")
+        assert part.get_shape() == [600, 700]
+        for index in [(slice(3, 9),), (slice(None), slice(5, 6)), (slice(None), slice(1, 699)), (7,)]:
+            assert (part[index] == arrays["a"][index]).all(), index
+        assert file.report()["read"] > 0
+
+
+def test_prefixes_are_folders(store: Store, tmp_path: Path, tensors: dict[str, models.Tensor]) -> None:
+    names = list(tensors)
+    models.index(
+        tmp_path,
+        {
+            "model-00001-of-00002.safetensors": {name: tensors[name] for name in names[:5]},
+            "model-00002-of-00002.safetensors": {name: tensors[name] for name in names[5:]},
+        },
+    )
+    for path in tmp_path.iterdir():
+        store.files[f"/b/models/one model/{path.name}"] = path.read_bytes()
+    store.files["/b/models/one model/config.json"] = b"{}"
+    store.files["/b/models/other"] = b"no model"
+    index = "model.safetensors.index.json"
+    for url in (
+        "s3://b/models/one model/",
+        "s3://b/models/one model",
+        f"s3://b/models/one model/{index}",
+        f"{store.web}/b/models/one%20model/?sig=TheSecretOfTests",
+        f"{store.web}/b/models/one%20model",
+        f"{store.web}/b/models/one%20model/{index}?sig=TheSecretOfTests",
+    ):
+        opened = dmabuf_dio.open(url)
+        assert [file.rsplit("/", 1)[1] for file in opened.files] == [
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+        ]
+        found = {name: bytes(memoryview(tensor)) for name, tensor in dmabuf_dio.iter_tensors(opened)}
+        assert found == {name: data for name, (_, _, data) in tensors.items()}, url
+        asked = [path for path, _, _ in store.take_asked()]
+        # Whoever signs a folder signs its files.
+        assert all(("sig=" in path) == ("sig=" in url) for path in asked), url
+    assert store.lists > 0
+    del store.files["/b/models/one model/model-00002-of-00002.safetensors"]
+    for url in ("s3://b/models/one model/", f"{store.web}/b/models/one%20model/"):
+        error = refused(FileNotFoundError, "model-00002-of-00002", dmabuf_dio.open, url)
+        assert error.errno == errno.ENOENT
+    error = refused(FileNotFoundError, "", dmabuf_dio.open, "s3://b/nowhere/")
+    assert error.filename == "s3://b/nowhere/"
+    error = refused(FileNotFoundError, "", dmabuf_dio.open, "s3://b/nowhere")
+    assert error.filename == "s3://b/nowhere"
+
+
+def test_errors_are_those_of_files_and_tell_no_secret(store: Store, model: bytes) -> None:
+    store.files["/b/m.safetensors"] = model
+    store.files["/b/m.gguf"] = b"<html>no model</html>"
+    url = f"http://user:TheSecretOfTests@127.0.0.1:{store.port}/b/gone?signature=TheSecretOfTests"
+    for call in (dmabuf_dio.load, dmabuf_dio.open, dmabuf_dio.numpy.load_file, dmabuf_dio.load_tensors):
+        error = refused(FileNotFoundError, "404", call, url)
+        assert error.filename == f"{store.web}/b/gone"
+        assert "TheSecretOfTests" not in f"{error!r} {error} {error.__notes__}"
+        assert error.__notes__
+    store.before = lambda path, first, last: 403
+    for url in ("s3://b/m.safetensors", f"{store.web}/b/m.safetensors"):
+        error = refused(PermissionError, "403", dmabuf_dio.open, url)
+        assert "TheSecretOfTests" not in f"{error!r} {error} {error.__notes__}"
+    store.before = lambda path, first, last: None
+    error = refused(ValueError, "not a model but a web page", dmabuf_dio.open, "s3://b/m.gguf")
+    assert error.__notes__
+    refused(SafetensorError, "web page", dmabuf_dio.safe_open, "s3://b/m.gguf", "np")
+    refused(KeyError, "nothing", dmabuf_dio.open("s3://b/m.safetensors").load, only=["nothing"])
+    opened = dmabuf_dio.open("s3://b/m.safetensors")
+    store.files["/b/m.safetensors"] = model[:-1] + b"!"
+    error = refused(OSError, "replaced", opened.load)
+    assert (error.errno, error.filename) == (errno.ESTALE, "s3://b/m.safetensors")
+    error = refused(OSError, "backend", dmabuf_dio.load, "s3://b/m.safetensors", backend="module")
+    assert error.refusals
+
+
+def test_calls_that_need_files_say_so(store: Store, tmp_path: Path) -> None:
+    buffer = dmabuf_dio.Buffer.alloc(4096, kind="memfd")
+    url = "https://user:TheSecretOfTests@example.invalid/a?TheSecretOfTests"
+    for call in (
+        lambda: dmabuf_dio.save(buffer, url),
+        lambda: dmabuf_dio.gather(url, [0], 1),
+        lambda: dmabuf_dio.Gathering(url, buffer),
+        lambda: dmabuf_dio.doctor(url),
+        lambda: dmabuf_dio.read_blocks(url),
+        lambda: dmabuf_dio.write_blocks(url),
+        lambda: dmabuf_dio.numpy.save_file({"a": np.zeros(3)}, url),
+    ):
+        error = refused(ValueError, "^https://example.invalid/a: ", call)
+        assert "TheSecretOfTests" not in f"{error!r} {error.__notes__}"
+    assert not os.listdir(tmp_path)
+
+
+def test_only_urls_are_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:" / "b").mkdir(parents=True)
+    (tmp_path / "s3:" / "b" / "k").write_bytes(b"of this machine")
+    store.files["/b/k"] = b"of the store"
+
+    class Named(os.PathLike[str]):
+        def __fspath__(self) -> str:
+            return "s3://b/k"
+
+    for path, content in (
+        ("s3://b/k", b"of the store"),
+        (Named(), b"of the store"),
+        ("./s3://b/k", b"of this machine"),
+        ("s3:/b/k", b"of this machine"),
+        (pathlib.Path("s3://b/k"), b"of this machine"),
+    ):
+        with dmabuf_dio.load(path, kind="private") as buffer:
+            assert bytes(buffer) == content, path
+    refused(FileNotFoundError, "", dmabuf_dio.load, "ftp://b/k")
+
+
+def test_child_opens_objects_again(store: Store, tmp_path: Path) -> None:
+    rng = random.Random(2)
+    tensors: dict[str, models.Tensor] = {name: ("U8", [100_000], rng.randbytes(100_000)) for name in "abcd"}
+    model = models.safetensors(tmp_path / "m", tensors).read_bytes()
+    store.files["/b/m.safetensors"] = model
+    for url in ("s3://b/m.safetensors", f"{store.web}/b/m.safetensors"):
+        file: Any = dmabuf_dio.safe_open(url, "np")
+        opened = dmabuf_dio.open(url)
+
+        def work() -> None:
+            for name in tensors:
+                assert file.get_tensor(name).tobytes() == tensors[name][2]
+            with opened.load(kind="private") as loaded:
+                for name, (_, _, data) in tensors.items():
+                    assert bytes(memoryview(loaded[name])) == data
+            with dmabuf_dio.load(url, kind="private") as buffer:
+                assert bytes(buffer) == model
+
+        work()
+        # The server is in the parent, whose threads go on while it waits.
+        child(work)
+        work()
+        child(work)
+    store.files["/b/m.safetensors"] = model[:-1] + b"!"
+    child(lambda: refused(OSError, "replaced", opened.load))
+
+
+@pytest.mark.parametrize("call", ["load", "open", "load_file", "iter_tensors"])
+def test_ctrl_c_ends_a_load_that_waits(store: Store, model: bytes, call: str) -> None:
+    store.files["/b/m.safetensors"] = model
+    url = "s3://b/m.safetensors"
+    calls: dict[str, Callable[[], object]] = {
+        "load": lambda: dmabuf_dio.load(url),
+        "open": lambda: dmabuf_dio.open(url),
+        "load_file": lambda: dmabuf_dio.numpy.load_file(url),
+        "iter_tensors": lambda: list(dmabuf_dio.iter_tensors(url)),
+    }
+    # The first answer says how long it is, the second is the header.
+    stalled = {"load": 1, "open": 0, "load_file": 2, "iter_tensors": 2}[call]
+    count = [0]
+
+    def before(path: str, first: int, last: int) -> int | None:
+        count[0] += 1
+        if count[0] == stalled + 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        if count[0] > stalled:
+            store.over.wait()
+            return 503
+        return None
+
+    store.before = before
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            calls[call]()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert count[0] > stalled
+
+
+def test_token_ends_a_load_that_waits(store: Store) -> None:
+    store.files["/b/k"] = CONTENT
+    token = dmabuf_dio.CancelToken()
+
+    def before(path: str, first: int, last: int) -> int | None:
+        if last > first + 1 and last - first < len(CONTENT) - 1:
+            token.cancel()
+            store.over.wait()
+        return None
+
+    store.before = before
+    error = refused(OSError, "", dmabuf_dio.load, "s3://b/k", cancel=token)
+    assert (error.errno, error.filename) == (errno.ECANCELED, "s3://b/k")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the stand-in needs a C compiler")
+def test_tensors_reach_a_device(
+    store: Store, model: bytes, tensors: dict[str, models.Tensor], tmp_path: Path
+) -> None:
+    from stand_in import StandIn
+
+    from dmabuf_dio import _device
+
+    store.files["/b/m.safetensors"] = model
+    driver = StandIn(tmp_path)
+    for integrated in (False, True):
+        if integrated:
+            driver.integrate()
+        with mock.patch.object(_device, "library", driver.path):
+            seen = []
+            for name, tensor in dmabuf_dio.iter_tensors("s3://b/m.safetensors", window=6 * MIB, device="cuda"):
+                data = ctypes.string_at(tensor.data_ptr, tensor.nbytes) if tensor.nbytes else b""
+                assert data == tensors[name][2], name
+                seen.append(name)
+                del tensor
+            assert seen == list(tensors)
+            gc.collect()
+    driver.assert_clean()
