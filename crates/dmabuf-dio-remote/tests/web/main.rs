@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads from a web server of the tests: right bytes, or an error that names the range.
 
+mod folder;
 mod server;
 
 use std::sync::Arc;
