@@ -35,16 +35,16 @@ pub(crate) fn table() -> Vec<Row> {
 
 /// The words of each face where its users see them.
 pub(crate) fn faces() -> [BTreeSet<String>; 4] {
-    let root = repository();
-    let mut rust = BTreeSet::new();
-    const LIBRARIES: [&str; 5] = [
+    let libraries = [
         "dmabuf-dio",
         "dmabuf-dio-tensors",
         "dmabuf-dio-stream",
         "dmabuf-dio-keep",
         "dmabuf-dio-remote",
     ];
-    for library in LIBRARIES {
+    let root = repository();
+    let mut rust = BTreeSet::new();
+    for library in libraries {
         public(&root.join("crates").join(library).join("src"), &mut rust);
     }
     let header = root.join("crates/dmabuf-dio-capi/include/dmabuf_dio.h");
