@@ -6,7 +6,7 @@
 //! between the two, the record belongs to no file, and the source is loaded again.
 
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,12 @@ impl From<&File> for Entry {
     }
 }
 
+/// Whether it is the name of an entry, and no path.
+fn is_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name)
+}
+
 impl Record {
     pub(crate) fn new(stamp: Stamp, source: &str, files: &Files) -> Self {
         let name = Path::new(source).file_name().map(|name| name.to_string_lossy().into_owned());
@@ -79,7 +85,8 @@ impl Record {
         let mut text = Vec::new();
         std::fs::File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
         let record: Self = serde_json::from_slice(&text).ok()?;
-        (record.schema == SCHEMA).then_some(record)
+        // Whoever has the folder wrote the record: a path would make programs put links elsewhere.
+        (record.schema == SCHEMA && is_name(&record.name)).then_some(record)
     }
 
     /// The record of a name, if it belongs to what is kept there.

@@ -31,6 +31,17 @@ fn kept_files_are_found_by_name() {
     let path = resolve(Path::new("keep:m/config.json")).expect("found");
     assert_eq!(std::fs::read(path).expect("read"), b"{}");
     assert_eq!(resolve(Path::new("./keep:w")).expect("a path"), Path::new("./keep:w"));
+    // A record that somebody else wrote does not lead elsewhere.
+    let record = folder.path().join(".dmabuf-dio/source/w");
+    let text = std::fs::read_to_string(&record).expect("a record");
+    for name in ["/etc/profile.d/x.sh", "../x", "a/b", "..", ""] {
+        std::fs::remove_file(&record).expect("removed");
+        std::fs::write(&record, text.replace("weights.gguf", name)).expect("written");
+        let found = find(Path::new("keep:w")).expect("found").expect("a name");
+        assert_eq!(found.name, Path::new("w"), "{name:?}");
+    }
+    std::fs::write(&record, text).expect("written");
+
     let error = resolve(Path::new("keep:x")).expect_err("not kept");
     assert!(matches!(&error, Error::NotKept { name, .. } if name == "x"), "{error}");
     assert!(matches!(resolve(Path::new("keep:../w")), Err(Error::Name { .. })));
