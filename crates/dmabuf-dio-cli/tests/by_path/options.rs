@@ -86,6 +86,7 @@ fn effect(option: &[&str], load: Load) -> Effect {
         "--json" => Report("/operation", json!("load")),
         "--verbose" => Prints("evidence"),
         "--quiet" => Silence,
+        "--sha256" | "--sums" | "--ca" => Refused("are for objects, and this is a file"),
         other => panic!("{other} has no row"),
     }
 }
@@ -102,7 +103,10 @@ fn may_lock(bytes: usize) -> bool {
     }
 }
 
-const OPTIONS: [&[&str]; 16] = [
+/// Any SHA-256
+const SHA256: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+const OPTIONS: [&[&str]; 19] = [
     &["--backend", "buffered"],
     &["--kind", "memfd"],
     &["--offset", "4K"],
@@ -119,6 +123,9 @@ const OPTIONS: [&[&str]; 16] = [
     &["--verbose"],
     &["--quiet"],
     &["--verify"],
+    &["--sha256", SHA256],
+    &["--sums", "sums"],
+    &["--ca", "ca.pem"],
 ];
 
 /// Three files that are loaded by default, and one that is too small.
