@@ -11,6 +11,7 @@ use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid};
 
 use crate::error::{Error, Result};
 use crate::folder::Folder;
+use crate::opened::OpenFile;
 use crate::record::length;
 use crate::source::{File, Files};
 
@@ -85,12 +86,14 @@ fn fill_one(
     };
     let length = file.identity.length();
     rustix::fs::ftruncate(&fd, length).map_err(|errno| failed("create a file in it", errno))?;
-    let report = if length == 0 { None } else { Some(load(&fd, file, loading, before, total)?) };
+    let mut open = OpenFile::open(file)?;
+    let report = if length == 0 { None } else { Some(load(&fd, &open, loading, before, total)?) };
+    open.check()?;
     // Its own group, so that the mode means the same. Who is not root may not be in that group.
-    let same_group = rustix::fs::fstat(&fd).is_ok_and(|stat| stat.st_gid == file.group)
-        || rustix::fs::fchown(&fd, None::<Uid>, Some(Gid::from_raw(file.group))).is_ok();
+    let same_group = rustix::fs::fstat(&fd).is_ok_and(|stat| stat.st_gid == open.group)
+        || rustix::fs::fchown(&fd, None::<Uid>, Some(Gid::from_raw(open.group))).is_ok();
     let readers = if same_group { 0o444 } else { 0o404 };
-    let mode = Mode::from_raw_mode(file.mode & readers | 0o400);
+    let mode = Mode::from_raw_mode(open.mode & readers | 0o400);
     rustix::fs::fchmod(&fd, mode).map_err(|errno| failed("set the mode of a file in it", errno))?;
     let (tv_sec, tv_nsec) = (file.modified.0, file.modified.1.into());
     let time = Timespec { tv_sec, tv_nsec };
@@ -100,19 +103,24 @@ fn fill_one(
     Ok(Filled { fd, places: file.places.clone(), report })
 }
 
-fn load(fd: &OwnedFd, file: &File, loading: &Loading, before: u64, total: u64) -> Result<Report> {
+fn load(
+    fd: &OwnedFd,
+    open: &OpenFile<'_>,
+    loading: &Loading,
+    before: u64,
+    total: u64,
+) -> Result<Report> {
     let again = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno| Error::Io {
-        path: file.places[0].clone(),
+        path: open.file.places[0].clone(),
         step: "open another descriptor for it",
         error: errno.into(),
     })?;
     let buffer = Buffer::from_fd(again)?;
     let options = Options { backend: None, ..loading.options.clone() };
-    let mut loader = file
-        .loader
-        .clone()
+    let mut loader = open
+        .loader()
         .options(options)
-        .length(file.identity.length())
+        .length(open.file.identity.length())
         .cancel(loading.cancel.clone());
     if let Some(told) = &loading.progress {
         let told = Arc::clone(told);

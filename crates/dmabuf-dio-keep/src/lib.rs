@@ -32,6 +32,7 @@ mod holder;
 mod identity;
 mod lock;
 mod name;
+mod opened;
 mod packet;
 mod record;
 mod source;

@@ -49,6 +49,8 @@ pub struct File {
     pub group: u32,
     /// When it was written: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
+    /// Its path, if it is a file of this machine: it is opened once, and `loader` is not used.
+    pub path: Option<PathBuf>,
     /// Loads all of it.
     pub loader: Loader<'static>,
 }
@@ -120,6 +122,7 @@ fn file(path: &Path, place: PathBuf, stat: &Stat) -> File {
         mode: stat.st_mode,
         group: stat.st_gid,
         modified: (i64::from(stat.st_mtime), stat.st_mtime_nsec as u32),
+        path: Some(path.to_owned()),
         loader: Loader::new(path),
     }
 }

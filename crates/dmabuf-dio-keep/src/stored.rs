@@ -84,6 +84,7 @@ fn file(content: Arc<dyn Content>, place: PathBuf) -> Result<File> {
         mode: 0o444,
         group: rustix::process::getegid().as_raw(),
         modified: (now.as_secs() as i64, now.subsec_nanos()),
+        path: None,
         loader: Loader::from_content(content),
     })
 }

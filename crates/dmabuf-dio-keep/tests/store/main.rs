@@ -6,3 +6,4 @@ mod content;
 mod refused;
 mod shared;
 mod stored;
+mod swapped;
