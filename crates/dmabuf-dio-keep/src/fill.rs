@@ -12,7 +12,9 @@ use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid};
 use crate::error::{Error, Result};
 use crate::folder::Folder;
 use crate::opened::OpenFile;
+use crate::readers;
 use crate::record::length;
+use crate::room::{check, descriptors};
 use crate::source::{File, Files};
 
 /// Is told how many bytes of how many are loaded.
@@ -47,28 +49,19 @@ pub(crate) struct Filled {
 /// Loads all files of a source.
 pub(crate) fn fill(folder: &Folder, files: &Files, loading: &Loading) -> Result<Vec<Filled>> {
     let total = length(files);
-    check_room(folder, total)?;
+    check(folder, &files.files)?;
+    descriptors(files.files.len())?;
     let mut before = 0;
     let mut filled = Vec::new();
     for file in &files.files {
         let one = fill_one(folder, file, loading, before, total);
         // Another process may have used the room meanwhile; then there are no pages.
-        filled.push(
-            one.map_err(|error| check_room(folder, file.identity.length()).err().unwrap_or(error))?,
-        );
+        let one =
+            one.map_err(|error| check(folder, std::slice::from_ref(file)).err().unwrap_or(error));
+        filled.push(one?);
         before += file.identity.length();
     }
     Ok(filled)
-}
-
-/// Fails if so much does not fit. Each file may need one more page.
-fn check_room(folder: &Folder, wanted: u64) -> Result<()> {
-    match folder.free() {
-        Some(free) if free < wanted => {
-            Err(Error::NoRoom { folder: folder.path().to_owned(), wanted, free })
-        }
-        _ => Ok(()),
-    }
 }
 
 fn fill_one(
@@ -92,8 +85,7 @@ fn fill_one(
     // Its own group, so that the mode means the same. Who is not root may not be in that group.
     let same_group = rustix::fs::fstat(&fd).is_ok_and(|stat| stat.st_gid == open.group)
         || rustix::fs::fchown(&fd, None::<Uid>, Some(Gid::from_raw(open.group))).is_ok();
-    let readers = if same_group { 0o444 } else { 0o404 };
-    let mode = Mode::from_raw_mode(open.mode & readers | 0o400);
+    let mode = Mode::from_raw_mode(readers::kept(open.mode, same_group));
     rustix::fs::fchmod(&fd, mode).map_err(|errno| failed("set the mode of a file in it", errno))?;
     let (tv_sec, tv_nsec) = (file.modified.0, file.modified.1.into());
     let time = Timespec { tv_sec, tv_nsec };

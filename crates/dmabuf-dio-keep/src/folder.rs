@@ -5,12 +5,14 @@
 //! `source` the records, and in `new` and `write` what is about to replace another entry. Everything else
 //! that is not complete has no name, so that the kernel frees it if this process is killed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
@@ -167,10 +169,11 @@ impl Folder {
         Error::Io { path: self.at(place), step, error: errno.into() }
     }
 
-    /// Bytes that are free on the tmpfs; `None` if it has no limit.
-    pub(crate) fn free(&self) -> Option<u64> {
-        let found = rustix::fs::fstatvfs(&self.fd).ok()?;
-        (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+    /// Bytes and files that are free on the tmpfs; `None` where it has no limit.
+    pub(crate) fn free(&self) -> (Option<u64>, Option<u64>) {
+        let Ok(found) = rustix::fs::fstatvfs(&self.fd) else { return (None, None) };
+        let bytes = found.f_bavail.saturating_mul(found.f_frsize);
+        ((found.f_blocks > 0).then_some(bytes), (found.f_files > 0).then_some(found.f_favail))
     }
 
     /// A new file without a name, which is freed with its last descriptor.
@@ -242,30 +245,20 @@ impl Folder {
 
     /// Removes a file, or a folder with what is in it. There may be none.
     pub(crate) fn remove(&self, place: &Path) -> Result<()> {
-        let Some(stat) = self.stat(place)? else { return Ok(()) };
-        let path = self.at(place);
-        let removed = if FileType::from_raw_mode(stat.st_mode).is_dir() {
-            fs::remove_dir_all(&path)
-        } else {
-            fs::remove_file(&path)
-        };
-        match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::Io { path, step: "remove it", error })
-            }
-            _ => Ok(()),
-        }
+        remove_all(self.fd.as_fd(), place).map_err(|errno| self.failed(place, "remove it", errno))
     }
 
     /// The names of the entries of a part, or of what is kept.
     pub(crate) fn names(&self, part: Option<Part>) -> Result<Vec<String>> {
-        let path = part.map_or_else(|| self.path.clone(), |part| self.at(part.path()));
-        let list = match fs::read_dir(&path) {
-            Ok(list) => list,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Error::Io { path, step: "list it", error }),
+        let place = part.map_or_else(|| PathBuf::from("."), Part::path);
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let list = match rustix::fs::openat(&self.fd, &place, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            opened => opened.and_then(Dir::new),
         };
-        let names = list.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let list = list.map_err(|errno| self.failed(&place, "list it", errno))?;
+        let names =
+            list.filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned));
         let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
         names.sort();
         Ok(names)
@@ -278,6 +271,24 @@ impl Folder {
         };
         (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
     }
+}
+
+/// Removes an entry of a folder, and what is in it. Links are not followed. There may be none.
+fn remove_all(folder: BorrowedFd<'_>, place: &Path) -> rustix::io::Result<()> {
+    match rustix::fs::unlinkat(folder, place, AtFlags::empty()) {
+        Err(Errno::ISDIR) => {}
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        done => return done,
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inner = rustix::fs::openat(folder, place, flags, Mode::empty())?;
+    let entries = Dir::read_from(&inner)?.collect::<Result<Vec<_>, _>>()?;
+    for name in entries.iter().map(|entry| entry.file_name().to_bytes()) {
+        if !matches!(name, b"." | b"..") {
+            remove_all(inner.as_fd(), Path::new(OsStr::from_bytes(name)))?;
+        }
+    }
+    rustix::fs::unlinkat(folder, place, AtFlags::REMOVEDIR)
 }
 
 fn refused(folder: &Path, what: String, remedy: &'static str) -> Error {

@@ -29,6 +29,11 @@ pub enum Identity {
         /// Its length in bytes.
         length: u64,
     },
+    /// Nothing tells this version from others: it is loaded anew each time.
+    Unknown {
+        /// Its length in bytes.
+        length: u64,
+    },
 }
 
 impl Identity {
@@ -50,7 +55,9 @@ impl Identity {
     /// Length in bytes.
     pub fn length(&self) -> u64 {
         match self {
-            Self::File { length, .. } | Self::Version { length, .. } => *length,
+            Self::File { length, .. } | Self::Version { length, .. } | Self::Unknown { length } => {
+                *length
+            }
         }
     }
 }
@@ -65,6 +72,12 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// Whether it is the same folder. What is in it may have changed, and the times with it.
+    pub(crate) fn is_folder_of(&self, stat: &Stat) -> bool {
+        let is_folder = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+        is_folder && self.inode == Self::of(stat).inode
+    }
+
     #[allow(
         clippy::useless_conversion,
         clippy::unnecessary_cast,

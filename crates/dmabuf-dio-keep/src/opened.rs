@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::{Error, Result};
 use crate::identity::Identity;
+use crate::readers;
 use crate::source::File;
 
 /// An open file of a source; of an object only its loader.
@@ -47,7 +48,7 @@ impl<'f> OpenFile<'f> {
         if Identity::of(&stat) != self.file.identity {
             return Err(Error::Changed { path: self.path() });
         }
-        (self.mode, self.group) = (stat.st_mode, stat.st_gid);
+        (self.mode, self.group) = (readers::mode(fd, stat.st_mode), stat.st_gid);
         Ok(())
     }
 

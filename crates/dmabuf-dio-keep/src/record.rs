@@ -34,7 +34,16 @@ pub(crate) struct Record {
     /// Bytes of all its files.
     pub(crate) length: u64,
     is_folder: bool,
+    /// What else tells the source from others that are shown alike.
+    #[serde(default)]
+    asked: String,
     files: Vec<Entry>,
+    /// What was kept before, and still is if this process was killed before it could replace it.
+    #[serde(default)]
+    pub(crate) previous: Option<Stamp>,
+    /// The kept files of a folder, in the order of `files`.
+    #[serde(default)]
+    pub(crate) stamps: Vec<Stamp>,
 }
 
 /// A file of the source.
@@ -68,7 +77,10 @@ impl Record {
             kept: now.map_or(0, |since| since.as_secs()),
             length: length(files),
             is_folder: files.is_folder,
+            asked: files.asked.clone(),
             files: files.files.iter().map(Entry::from).collect(),
+            previous: None,
+            stamps: Vec::new(),
         }
     }
 
@@ -76,7 +88,26 @@ impl Record {
     pub(crate) fn is_of(&self, source: &str, files: &Files) -> bool {
         self.source == source
             && self.is_folder == files.is_folder
+            && self.asked == files.asked
             && self.files.iter().eq(files.files.iter().map(Entry::from).collect::<Vec<_>>().iter())
+    }
+
+    /// Whether the source says which version it is.
+    pub(crate) fn has_versions(&self) -> bool {
+        !self.files.iter().any(|file| matches!(file.identity, Identity::Unknown { .. }))
+    }
+
+    /// Whether all files are there as they were kept. The first look at the name was at a folder only.
+    pub(crate) fn is_whole(&self, folder: &Folder, name: &str) -> bool {
+        let is_there = |(file, stamp): (&Entry, &Stamp)| {
+            file.places.iter().all(|place| {
+                let stat = folder.stat(Path::new(name).join(place));
+                stat.is_ok_and(|stat| stat.is_some_and(|stat| Stamp::of(&stat) == *stamp))
+            })
+        };
+        !self.is_folder
+            || self.stamps.len() == self.files.len()
+                && self.files.iter().zip(&self.stamps).all(is_there)
     }
 
     /// The record of a name; `None` if there is none that can be read.

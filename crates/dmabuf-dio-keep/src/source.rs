@@ -2,14 +2,18 @@
 //! Where the bytes come from.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio::Loader;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::identity::Identity;
 
 /// Something that can be kept: it lists its files, each with an identity and a loader.
@@ -26,13 +30,16 @@ pub trait Source: fmt::Debug + Send + Sync {
 }
 
 /// The files of a source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Files {
     /// Whether it is a folder; otherwise there is one file, whose place is its own name.
     pub is_folder: bool,
     /// The files, by place.
     pub files: Vec<File>,
-    /// What a folder has and is not kept: folders behind links, links that lead nowhere, devices.
+    /// What else tells the source from others that are shown alike, such as a digest of the whole URL. No secrets.
+    pub asked: String,
+    /// What a folder has and is not kept: folders behind links, links that lead nowhere, links of another user to
+    /// files of a third, devices.
     pub left_out: Vec<PathBuf>,
 }
 
@@ -77,12 +84,15 @@ impl Source for OnDisk {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let name = self.0.file_name().map_or_else(|| "file".into(), PathBuf::from);
-                let files = vec![file(&self.0, name, &stat)];
-                Ok(Files { is_folder: false, files, left_out: Vec::new() })
+                let files = vec![file(&self.0, name, &stat)?];
+                Ok(Files { is_folder: false, files, ..Files::default() })
             }
             FileType::Directory => {
-                let mut found = Files { is_folder: true, files: Vec::new(), left_out: Vec::new() };
-                walk(&self.0, Path::new(""), &mut found)?;
+                let mut found = Files { is_folder: true, ..Files::default() };
+                let folder =
+                    rustix::fs::open(&self.0, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+                let folder = folder.map_err(|errno| not_listed(&self.0, errno))?;
+                walk(&folder, &self.0, Path::new(""), &mut found)?;
                 found.files = merged(found.files);
                 if found.files.is_empty() {
                     return Err(Error::Source {
@@ -115,8 +125,15 @@ fn stat(path: &Path) -> Result<Stat> {
     clippy::unnecessary_cast,
     reason = "the fields differ by architecture"
 )]
-fn file(path: &Path, place: PathBuf, stat: &Stat) -> File {
-    File {
+fn file(path: &Path, place: PathBuf, stat: &Stat) -> Result<File> {
+    if place.to_str().is_none() {
+        return Err(Error::Source {
+            path: path.to_owned(),
+            what: "its name is not UTF-8".into(),
+            remedy: "rename it, or keep a link to it that has another name",
+        });
+    }
+    Ok(File {
         places: vec![place],
         identity: Identity::of(stat),
         mode: stat.st_mode,
@@ -124,25 +141,44 @@ fn file(path: &Path, place: PathBuf, stat: &Stat) -> File {
         modified: (i64::from(stat.st_mtime), stat.st_mtime_nsec as u32),
         path: Some(path.to_owned()),
         loader: Loader::new(path),
-    }
+    })
+}
+
+fn not_listed(folder: &Path, errno: Errno) -> Error {
+    Error::Io { path: folder.to_owned(), step: "list it", error: errno.into() }
 }
 
 /// Adds the files of a folder. Links to files are followed, as hubs have them; links to folders are
 /// not: they may lead back here.
-fn walk(folder: &Path, place: &Path, found: &mut Files) -> Result<()> {
-    let failed = |error| Error::Io { path: folder.to_owned(), step: "list it", error };
-    let mut entries: Vec<_> =
-        fs::read_dir(folder).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let (path, place) = (entry.path(), place.join(entry.file_name()));
-        if entry.file_type().map_err(failed)?.is_dir() {
-            walk(&path, &place, found)?;
-            continue;
+fn walk(folder: &OwnedFd, path: &Path, place: &Path, found: &mut Files) -> Result<()> {
+    let failed = |errno| not_listed(path, errno);
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_bytes().to_owned();
+        if !matches!(&name[..], b"." | b"..") {
+            names.push(name);
         }
-        match rustix::fs::stat(&path) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                found.files.push(file(&path, place, &stat));
+    }
+    names.sort();
+    for name in names.iter().map(|name| Path::new(OsStr::from_bytes(name))) {
+        let (path, place) = (path.join(name), place.join(name));
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let stat =
+            rustix::fs::openat(folder, name, flags, Mode::empty()).and_then(rustix::fs::fstat);
+        let stat = match stat.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat)) {
+            Ok((FileType::Directory, _)) => {
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let inner = rustix::fs::openat(folder, name, flags, Mode::empty());
+                walk(&inner.map_err(|errno| not_listed(&path, errno))?, &path, &place, found)?;
+                continue;
+            }
+            Ok((FileType::Symlink, _)) => follow::target(folder.as_fd(), name).ok().flatten(),
+            Ok((_, stat)) => Some(stat),
+            Err(_) => None,
+        };
+        match stat {
+            Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                found.files.push(file(&path, place, &stat)?);
             }
             _ => found.left_out.push(place),
         }
@@ -169,6 +205,7 @@ fn merged(files: Vec<File>) -> Vec<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

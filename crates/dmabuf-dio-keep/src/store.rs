@@ -72,13 +72,16 @@ impl Store {
         let folder = &self.0;
         self.clean()?;
         let _lock = Lock::wait(folder, name.as_str(), &loading.cancel)?;
+        // Of a process that was killed since
+        folder.remove(&Part::New.place(name.as_str()))?;
         let (shown, files) = (source.shown(), source.files()?);
         if let Some(record) = Record::of_kept(folder, name.as_str()) {
-            if record.is_of(&shown, &files) {
+            let is_whole = || record.is_whole(folder, name.as_str());
+            if record.has_versions() && record.is_of(&shown, &files) && is_whole() {
                 return Ok(self.kept(name, record, files.left_out));
             }
         }
-        self.refuse_foreign(name)?;
+        self.own(name)?;
         let filled = fill(folder, &files, loading)?;
         let again = source.files()?;
         let record = Record::new(Stamp::default(), &shown, &files);
@@ -136,18 +139,30 @@ impl Store {
         Ok(())
     }
 
-    /// A file that somebody else put there is not replaced.
-    fn refuse_foreign(&self, name: &Name) -> Result<()> {
+    /// What is kept there now, to be replaced. A file that somebody else put there is not.
+    fn own(&self, name: &Name) -> Result<Option<Stamp>> {
         let folder = &self.0;
-        let is_there = folder.stat(name)?.is_some();
-        if !is_there || Record::read(folder, name.as_str()).is_some() {
-            return Ok(());
+        let Some(stat) = folder.stat(name)? else { return Ok(None) };
+        let stamp = Stamp::of(&stat);
+        let is_own = |own: Stamp| own == stamp || own.is_folder_of(&stat);
+        let record = Record::read(folder, name.as_str());
+        if record.is_some_and(|own| is_own(own.stamp) || own.previous.is_some_and(is_own)) {
+            return Ok(Some(stamp));
         }
         Err(Error::Folder {
             folder: folder.path().to_owned(),
             what: format!("{name} is there, and was not kept by dmabuf-dio"),
             remedy: "remove it, or choose another name",
         })
+    }
+
+    /// Gives a file a name in the hidden folder, where nobody else has one.
+    fn link(&self, file: &Filled, place: &Path) -> Result<()> {
+        if self.0.link(&file.fd, place)? {
+            return Ok(());
+        }
+        let error = std::io::ErrorKind::AlreadyExists.into();
+        Err(Error::Io { path: self.0.at(place), step: "name it", error })
     }
 
     /// Gives complete files their names.
@@ -167,27 +182,31 @@ impl Store {
             };
             folder.stat(place)?.ok_or_else(missing)
         };
+        let stamp = |file: &Filled| match rustix::fs::fstat(&file.fd) {
+            Ok(stat) => Ok(Stamp::of(&stat)),
+            Err(errno) => {
+                Err(Error::Io { path: folder.at(name), step: "look at it", error: errno.into() })
+            }
+        };
         if let ([one], false) = (filled, files.is_folder) {
-            let stat = rustix::fs::fstat(&one.fd).map_err(|errno| Error::Io {
-                path: folder.at(name),
-                step: "look at it",
-                error: errno.into(),
-            })?;
-            record.stamp = Stamp::of(&stat);
+            record.stamp = stamp(one)?;
+            record.previous = self.own(name)?;
             record.write(folder, name.as_str())?;
             if folder.link(&one.fd, name.as_ref())? {
                 return Ok(());
             }
-            folder.link(&one.fd, &new)?;
+            self.link(one, &new)?;
         } else {
             folder.mkdir(&new, 0o755)?;
             for (file, place) in
                 filled.iter().flat_map(|file| file.places.iter().map(move |place| (file, place)))
             {
                 self.make_folders(&new, place)?;
-                folder.link(&file.fd, &new.join(place))?;
+                self.link(file, &new.join(place))?;
             }
             record.stamp = Stamp::of(&stat(&new)?);
+            record.stamps = filled.iter().map(stamp).collect::<Result<_>>()?;
+            record.previous = self.own(name)?;
             record.write(folder, name.as_str())?;
         }
         folder.replace(&new, name.as_ref())

@@ -26,6 +26,7 @@ pub enum Opened {
 /// An object of a store, or a folder of them. Nothing says who may read it there: here all users may.
 pub struct Stored {
     shown: String,
+    asked: String,
     open: Box<dyn Fn() -> dmabuf_dio::Result<Opened> + Send + Sync>,
 }
 
@@ -36,7 +37,15 @@ impl Stored {
         shown: impl Into<String>,
         open: impl Fn() -> dmabuf_dio::Result<Opened> + Send + Sync + 'static,
     ) -> Self {
-        Self { shown: shown.into(), open: Box::new(open) }
+        Self { shown: shown.into(), asked: String::new(), open: Box::new(open) }
+    }
+
+    /// What else tells it from others that are shown alike, such as a digest of the whole URL and of the sums that were
+    /// asked for: where it differs, the source is loaded anew. No secrets.
+    #[must_use]
+    pub fn asked(mut self, asked: impl Into<String>) -> Self {
+        self.asked = asked.into();
+        self
     }
 }
 
@@ -52,41 +61,42 @@ impl Source for Stored {
     }
 
     fn files(&self) -> Result<Files> {
-        let left_out = Vec::new();
+        let asked = self.asked.clone();
         match (self.open)()? {
             Opened::Content(content) => {
                 let place = content.name().file_name().map_or_else(|| "file".into(), PathBuf::from);
-                let files = vec![file(content, place)?];
-                Ok(Files { is_folder: false, files, left_out })
+                let files = vec![file(content, place)];
+                Ok(Files { is_folder: false, files, asked, ..Files::default() })
             }
             Opened::Folder(folder) => {
-                let open = |(place, _): (PathBuf, u64)| file(folder.open(&place)?, place);
+                let open = |(place, _): (PathBuf, u64)| Ok(file(folder.open(&place)?, place));
                 let files = folder.list()?.into_iter().map(open).collect::<Result<Vec<_>>>()?;
                 if files.is_empty() {
                     let what = "there are no objects of that prefix".into();
                     return Err(refused(folder.name(), what, "check the name of the prefix"));
                 }
-                Ok(Files { is_folder: true, files, left_out })
+                Ok(Files { is_folder: true, files, asked, ..Files::default() })
             }
         }
     }
 }
 
-fn file(content: Arc<dyn Content>, place: PathBuf) -> Result<File> {
-    let Some(version) = content.version() else {
-        let what = "its server does not say which version it is".into();
-        return Err(refused(content.name(), what, "load it where it is used: dmabuf-dio load"));
+fn file(content: Arc<dyn Content>, place: PathBuf) -> File {
+    let length = content.length();
+    let identity = match content.version() {
+        Some(version) => Identity::Version { version, length },
+        None => Identity::Unknown { length },
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(File {
+    File {
         places: vec![place],
-        identity: Identity::Version { version, length: content.length() },
+        identity,
         mode: 0o444,
         group: rustix::process::getegid().as_raw(),
         modified: (now.as_secs() as i64, now.subsec_nanos()),
         path: None,
         loader: Loader::from_content(content),
-    })
+    }
 }
 
 fn refused(name: &Path, what: String, remedy: &'static str) -> Error {

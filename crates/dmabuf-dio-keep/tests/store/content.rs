@@ -4,9 +4,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
-use dmabuf_dio_keep::Store;
+use dmabuf_dio_keep::{Error, Loading, OnDisk, Store};
 
-use crate::common::{below, content, disk, keep, tmpfs, write};
+use crate::common::{below, content, disk, keep, name, tmpfs, write};
 
 #[test]
 fn every_byte_is_kept() {
@@ -53,9 +53,12 @@ fn what_is_kept_is_loaded_again_only_if_the_source_changed() {
     write(&other, &new);
     assert!(keep(&store, "m", &other).loaded);
     assert!(!keep(&store, "m", &other).loaded);
-    // What was put in the place of a kept file is not taken for it.
+    // What was put in the place of a kept file is neither taken for it nor replaced.
     fs::remove_file(&first.path).expect("removed");
     fs::write(&first.path, &new).expect("written");
+    let asked = store.keep(&name("m"), &OnDisk::new(&other), &Loading::default());
+    assert!(matches!(asked, Err(Error::Folder { .. })));
+    fs::remove_file(&first.path).expect("removed");
     assert!(keep(&store, "m", &other).loaded);
 }
 
@@ -80,6 +83,15 @@ fn folder_is_kept_whole_and_replaced_at_once() {
     let inode = |place: &str| fs::metadata(kept.path.join(place)).expect("stat").ino();
     assert_eq!(inode("a.safetensors"), inode("again"), "one file with two names is kept once");
     assert!(!keep(&store, "m", &source).loaded);
+    for damage in ["deep/er/b", "a.safetensors"] {
+        fs::remove_file(kept.path.join(damage)).expect("removed");
+        assert!(keep(&store, "m", &source).loaded, "without {damage}");
+    }
+    fs::write(kept.path.join("deep/other"), "more").expect("written");
+    fs::remove_file(kept.path.join("deep/er/b")).expect("removed");
+    fs::write(kept.path.join("deep/er/b"), content(5000, 1)).expect("written");
+    assert!(keep(&store, "m", &source).loaded, "another file in its place");
+    assert!(!kept.path.join("deep/other").exists());
 
     write(&source.join("config.json"), b"other");
     fs::remove_file(source.join("deep/er/b")).expect("removed");

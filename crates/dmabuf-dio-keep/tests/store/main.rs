@@ -3,6 +3,7 @@
 
 mod common;
 mod content;
+mod links;
 mod refused;
 mod shared;
 mod stored;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use dmabuf_dio_keep::{Error, Loading, OnDisk, Store};
+use dmabuf_dio_keep::{Error, Files, Loading, OnDisk, Result, Source, Store};
 
 use crate::common::{disk, keep, name, tmpfs, write};
 
@@ -66,15 +66,86 @@ fn files_of_others_are_not_replaced() {
         assert!(matches!(asked.expect_err("taken"), Error::Folder { .. }));
     }
     assert_eq!(fs::read(folder.path().join("m")).expect("read"), b"mine");
-    // In the place of what was kept, a link is replaced and not followed.
+    // In the place of what was kept, too
     let kept = keep(&store, "k", &source);
     fs::remove_file(&kept.path).expect("removed");
     let target = disk.path().join("target");
     write(&target, b"target");
     symlink(&target, &kept.path).expect("a link");
-    assert!(keep(&store, "k", &source).loaded);
-    assert!(!kept.path.is_symlink());
+    let ask = || store.keep(&name("k"), &OnDisk::new(&source), &Loading::default());
+    assert!(matches!(ask().expect_err("a link"), Error::Folder { .. }));
+    assert_eq!(fs::read_link(&kept.path).expect("the link"), target);
     assert_eq!(fs::read(&target).expect("read"), b"target");
+    fs::remove_file(&kept.path).expect("removed");
+    fs::write(&kept.path, "mine").expect("written");
+    write(&source, b"newer");
+    assert!(matches!(ask().expect_err("a file"), Error::Folder { .. }));
+    assert_eq!(fs::read(&kept.path).expect("read"), b"mine");
+    fs::remove_file(&kept.path).expect("removed");
+    assert!(ask().expect("kept").loaded);
+}
+
+#[test]
+fn old_file_that_a_killed_process_left_is_replaced() {
+    let (Some(folder), disk) = (tmpfs(), disk()) else { return };
+    let store = Store::create(folder.path()).expect("a store");
+    let (source, aside) = (disk.path().join("f"), folder.path().join("aside"));
+    write(&source, b"old");
+    let kept = keep(&store, "k", &source);
+    fs::hard_link(&kept.path, &aside).expect("a name");
+    write(&source, b"newer");
+    keep(&store, "k", &source);
+    // As if it had been killed between the record and the file
+    fs::rename(&aside, &kept.path).expect("renamed");
+    assert!(keep(&store, "k", &source).loaded);
+    assert_eq!(fs::read(&kept.path).expect("read"), b"newer");
+}
+
+/// A source that finds what a killed process left when it is listed.
+#[derive(Debug)]
+struct Leaving(OnDisk, std::path::PathBuf);
+
+impl Source for Leaving {
+    fn shown(&self) -> String {
+        self.0.shown()
+    }
+
+    fn files(&self) -> Result<Files> {
+        fs::write(&self.1, "left behind").expect("written");
+        self.0.files()
+    }
+}
+
+#[test]
+fn leftover_of_a_killed_process_is_not_published() {
+    let (Some(folder), disk) = (tmpfs(), disk()) else { return };
+    let store = Store::create(folder.path()).expect("a store");
+    let source = disk.path().join("f");
+    write(&source, b"old");
+    let kept = keep(&store, "m", &source);
+    write(&source, b"newer");
+    let left = folder.path().join(".dmabuf-dio/new/m");
+    let leaving = Leaving(OnDisk::new(&source), left.clone());
+    let error = store.keep(&name("m"), &leaving, &Loading::default()).expect_err("in the way");
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert_eq!(fs::read(&kept.path).expect("read"), b"old");
+    assert!(keep(&store, "m", &source).loaded);
+    assert_eq!(fs::read(&kept.path).expect("read"), b"newer");
+    assert!(!left.exists());
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_refused_before_the_load() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let (Some(folder), disk) = (tmpfs(), disk()) else { return };
+    let store = Store::create(folder.path()).expect("a store");
+    let source = disk.path().join(std::ffi::OsStr::from_bytes(b"f\xff"));
+    write(&source, b"f");
+    for bad in [source.as_path(), disk.path()] {
+        let asked = store.keep(&name("m"), &OnDisk::new(bad), &Loading::default());
+        let error = asked.expect_err("refused");
+        assert!(matches!(error, Error::Source { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn objects_of_a_prefix_are_a_folder() {
 }
 
 #[test]
-fn object_that_is_replaced_meanwhile_or_has_no_version_is_not_kept() {
+fn object_that_is_replaced_meanwhile_is_not_kept() {
     let Some(folder) = tmpfs() else { return };
     let store = Store::create(folder.path()).expect("a store");
     let (name, loading) = (Name::new("m").expect("a name"), Loading::default());
@@ -143,7 +143,29 @@ fn object_that_is_replaced_meanwhile_or_has_no_version_is_not_kept() {
     bucket.state().replaced_after = Some(1);
     let error = store.keep(&name, &object(&bucket), &loading).expect_err("replaced");
     assert!(matches!(error, Error::Changed { .. }), "{error:?}");
-    let error = store.keep(&name, &object(&Bucket::new(None)), &loading).expect_err("no version");
-    assert!(matches!(error, Error::Source { .. }), "{error:?}");
     assert!(store.list().expect("a list").is_empty());
+}
+
+#[test]
+fn object_without_a_version_is_fetched_anew_each_time() {
+    let Some(folder) = tmpfs() else { return };
+    let store = Store::create(folder.path()).expect("a store");
+    let (name, bucket) = (Name::new("m").expect("a name"), Bucket::new(None));
+    for reads in 1..4 {
+        let kept = store.keep(&name, &object(&bucket), &Loading::default()).expect("kept");
+        assert!(kept.loaded && fs::read(&kept.path).expect("read") == Bucket::bytes(0));
+        assert_eq!(bucket.state().reads, reads);
+    }
+}
+
+#[test]
+fn object_of_which_something_else_is_asked_is_fetched_again() {
+    let Some(folder) = tmpfs() else { return };
+    let store = Store::create(folder.path()).expect("a store");
+    let (name, bucket) = (Name::new("m").expect("a name"), Bucket::new(Some(1)));
+    for (asked, loads) in [("", true), ("a", true), ("a", false), ("b", true), ("", true)] {
+        let source = object(&bucket).asked(asked);
+        let kept = store.keep(&name, &source, &Loading::default()).expect("kept");
+        assert_eq!(kept.loaded, loads, "{asked}");
+    }
 }
