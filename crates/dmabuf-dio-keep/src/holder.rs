@@ -2,8 +2,9 @@
 //! Hands out descriptors to everybody who connects.
 //!
 //! To connect is to ask: nothing that comes from the other end is read. Each connection is kept until the
-//! other end closes it, because a packet that nobody receives has its descriptors in flight, and the kernel limits
-//! how many of those a user may have: `ETOOMANYREFS` in unix(7). So each user has a limited number of connections.
+//! other end closes it, and its packet is received or gone: a packet that nobody receives has its descriptors in
+//! flight, and the kernel limits how many of those a user may have: `ETOOMANYREFS` in unix(7). So each user has a
+//! limited number of connections.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use crate::error::{Error, Result};
-use crate::packet::{Header, Held, send};
+use crate::packet::{Header, Held, is_in_flight, send};
 
 /// Connections that a user may have at a time.
 pub const CONNECTIONS: usize = 64;
@@ -61,6 +62,8 @@ pub struct Holder {
 struct Connection {
     socket: OwnedFd,
     user: u32,
+    /// The other end has closed it, or sent something, which nobody is asked to do.
+    is_over: bool,
 }
 
 impl Holder {
@@ -90,12 +93,10 @@ impl Holder {
         }
         let mut connections: Vec<Connection> = Vec::new();
         while !cancel.is_cancelled() {
-            let (ready, gone) = self.wait(&connections).map_err(failed)?;
-            let mut number = 0;
-            connections.retain(|_| {
-                number += 1;
-                !gone[number - 1]
-            });
+            let ready = self.wait(&mut connections).map_err(failed)?;
+            // One that is over counts until its packet is received, or the other end is closed by all who have it.
+            connections
+                .retain(|connection| !connection.is_over || is_in_flight(&connection.socket));
             for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
                 self.accept(listener, &mut connections);
             }
@@ -103,13 +104,15 @@ impl Holder {
         Ok(())
     }
 
-    /// Waits. Returns which listeners have somebody, and which connections are over: the other end has closed
-    /// it, or sent something, which nobody is asked to do.
-    fn wait(&self, connections: &[Connection]) -> rustix::io::Result<(Vec<bool>, Vec<bool>)> {
-        /// A signal may come just before the call, and then not interrupt it.
+    /// Waits. Returns which listeners have somebody, and notes which connections are over.
+    fn wait(&self, connections: &mut [Connection]) -> rustix::io::Result<Vec<bool>> {
+        /// A signal may come just before the call, and then not interrupt it. Nothing tells when the packet of a
+        /// connection that is over is received.
         const LONGEST: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
         let listeners = self.listeners.iter().map(|listener| &listener.socket);
-        let sockets = listeners.chain(connections.iter().map(|connection| &connection.socket));
+        // One that is over would not let it wait.
+        let open = connections.iter().filter(|connection| !connection.is_over);
+        let sockets = listeners.chain(open.map(|connection| &connection.socket));
         let mut all: Vec<_> =
             sockets.map(|socket| PollFd::new(socket, PollFlags::IN | PollFlags::RDHUP)).collect();
         match poll(&mut all, Some(&LONGEST)) {
@@ -117,8 +120,10 @@ impl Holder {
             Err(errno) => return Err(errno),
         }
         let mut ready: Vec<_> = all.iter().map(|socket| !socket.revents().is_empty()).collect();
-        let gone = ready.split_off(self.listeners.len());
-        Ok((ready, gone))
+        let over = ready.split_off(self.listeners.len());
+        let open = connections.iter_mut().filter(|connection| !connection.is_over);
+        open.zip(over).for_each(|(connection, is_over)| connection.is_over = is_over);
+        Ok(ready)
     }
 
     /// Answers everybody who waits at a socket.
@@ -137,7 +142,7 @@ impl Holder {
             // A refused connection is closed, which the other end takes for the end.
             if *count < CONNECTIONS && send(&socket, &header, &fds).is_ok() {
                 *count += 1;
-                connections.push(Connection { socket, user });
+                connections.push(Connection { socket, user, is_over: false });
             }
         }
     }
@@ -270,6 +275,37 @@ mod tests {
             let end = rustix::io::read(&client, &mut byte);
             assert!(matches!(end, Ok(0) | Err(Errno::CONNRESET)), "{end:?}");
             receive(&path).expect("the others are served");
+        });
+    }
+
+    #[test]
+    fn who_sends_without_receiving_is_counted_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let address = SocketAddrUnix::new(&path).expect("short");
+        let listeners = vec![Listener::new(listen(&path), false)];
+        while_held(vec![file("a", b"x", None)], listeners, || {
+            let asked = |number| {
+                let client = seqpacket();
+                rustix::net::connect(&client, &address).expect("connected");
+                let mut come = [PollFd::new(&client, PollFlags::IN)];
+                poll(&mut come, None).expect("an answer, or the end");
+                // Is refused when the connection is closed already.
+                let _ = match number % 2 {
+                    0 => rustix::io::write(&client, b"x").map(drop),
+                    _ => rustix::net::shutdown(&client, rustix::net::Shutdown::Both),
+                };
+                client
+            };
+            let many: Vec<_> = (0..3 * CONNECTIONS).map(asked).collect();
+            let unread = |client: &&OwnedFd| {
+                let mut header = [0; 4096];
+                rustix::io::read(client, &mut header).is_ok_and(|length| length > 0)
+            };
+            assert_eq!(many.iter().filter(unread).count(), CONNECTIONS, "packets were in flight");
+            // What is received counts no longer.
+            while receive(&path).is_err() {}
+            drop(many);
         });
     }
 

@@ -95,6 +95,16 @@ fn send_with(
     rustix::net::sendmsg(socket, &[IoSlice::new(header)], &mut control, flags).map(drop)
 }
 
+/// Whether something that was sent is not received yet. Its descriptors are in flight as long.
+pub(crate) fn is_in_flight(socket: impl AsFd) -> bool {
+    const TIOCOUTQ: rustix::ioctl::Opcode = libc::TIOCOUTQ as rustix::ioctl::Opcode;
+    // SAFETY: this request writes one int: `unix_outq_len` in the kernel's net/unix/af_unix.c.
+    let unread = unsafe {
+        rustix::ioctl::ioctl(socket, rustix::ioctl::Getter::<TIOCOUTQ, libc::c_int>::new())
+    };
+    unread.is_ok_and(|bytes| bytes > 0)
+}
+
 /// What a holder has sent.
 #[derive(Debug)]
 #[non_exhaustive]
