@@ -2,12 +2,12 @@
 //! A service that holds a source: started by its socket, with descriptors that outlive it.
 
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dmabuf_dio::{Buffer, Kind, Options};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -48,6 +48,12 @@ fn memfd_name(generation: u64, number: usize) -> String {
 
 fn dma_buf_name(generation: u64, number: usize) -> String {
     format!("dmabuf-{generation}-{number}")
+}
+
+/// The generation that a stored name is of; `None` if it is no name of a file.
+fn generation_of(name: &str) -> Option<u64> {
+    let rest = name.strip_prefix("memfd-").or_else(|| name.strip_prefix("dmabuf-"))?;
+    rest.split_once('-')?.0.parse().ok()
 }
 
 /// What was handed over.
@@ -91,15 +97,42 @@ impl Given {
         Some(self.stored.remove(place).1)
     }
 
+    /// A generation that no stored name has: a process that was killed before it stored its record leaves names that
+    /// no record has.
+    fn next_generation(&self, old: Option<&State>) -> u64 {
+        let names = self.stored.iter().filter_map(|(name, _)| generation_of(name));
+        let last = names.chain(old.map(|state| state.generation)).max();
+        last.map_or(0, |last| last.wrapping_add(1))
+    }
+
+    /// Gives up what is not of a generation, here and in the service manager. The record stays.
+    fn forget_others(
+        &mut self,
+        manager: &Manager,
+        generation: Option<u64>,
+    ) -> rustix::io::Result<()> {
+        let is_of = |name: &str| generation.is_some() && generation_of(name) == generation;
+        let all = std::mem::take(&mut self.stored).into_iter();
+        let (own, others): (_, Vec<_>) = all.partition(|(name, _)| is_of(name));
+        self.stored = own;
+        let mut names = others.iter().map(|(name, _)| name).filter(|name| *name != RECORD);
+        names.try_for_each(|name| manager.forget(name))
+    }
+
     /// The held files of a state, if all of them are there.
     fn restore(&mut self, state: &State) -> Option<Vec<HeldFile>> {
+        let has = |wanted: &str| self.stored.iter().any(|(name, _)| name == wanted);
+        let is_whole = state.files.iter().enumerate().all(|(number, file)| {
+            has(&memfd_name(state.generation, number))
+                && has(&dma_buf_name(state.generation, number)) == file.has_dma_buf
+        });
+        if !is_whole {
+            return None;
+        }
         let mut files = Vec::new();
         for (number, file) in state.files.iter().enumerate() {
             let memfd = self.take(&memfd_name(state.generation, number))?;
             let dma_buf = self.take(&dma_buf_name(state.generation, number));
-            if dma_buf.is_some() != file.has_dma_buf {
-                return None;
-            }
             files.push(HeldFile { place: file.place.clone(), length: file.length, memfd, dma_buf });
         }
         Some(files)
@@ -125,7 +158,9 @@ pub fn hold(
     let manager = Manager::of_environment();
     let with_dma_buf = given.listeners.iter().any(|listener| listener.gives_dma_buf);
     let old = given.state();
-    let generation = old.as_ref().map_or(0, |state| state.generation.wrapping_add(1));
+    let new = given.next_generation(old.as_ref());
+    // Before others are stored: systemd takes no more than FileDescriptorStoreMax=.
+    let told = given.forget_others(&manager, old.as_ref().map(|state| state.generation));
     let found = source.files();
     let is_same = |state: &State| match &found {
         Ok(files) => state.record.is_of(&source.shown(), files),
@@ -137,8 +172,9 @@ pub fn hold(
     };
     let mut note = None;
     let usable = old.filter(|state| is_same(state) && is_complete(state));
-    let restored = usable.and_then(|state| Some((given.restore(&state)?, state.is_folder)));
-    let (files, is_folder) = if let Some(restored) = restored {
+    let restored =
+        usable.and_then(|state| Some((given.restore(&state)?, state.is_folder, state.generation)));
+    let (files, is_folder, generation) = if let Some(restored) = restored {
         note = found.err().map(|error| format!("what was held is held on: {error}"));
         restored
     } else {
@@ -151,16 +187,15 @@ pub fn hold(
         let state = State {
             record,
             is_folder: files.is_folder,
-            generation,
+            generation: new,
             files: held.iter().map(Stored::from).collect(),
         };
         if let Err(error) = store(&manager, &state, &held) {
             note = Some(format!("a restart will load again: {error}"));
         }
-        (held, files.is_folder)
+        (held, files.is_folder, new)
     };
-    // What is left belongs to earlier processes.
-    let told = given.stored.iter().try_for_each(|(name, _)| manager.forget(name));
+    let told = told.and_then(|()| given.forget_others(&manager, Some(generation)));
     if let Err(errno) = told.and_then(|()| manager.wait()).and_then(|()| manager.ready()) {
         note = Some(format!("systemd cannot be told: {errno}"));
     }
@@ -268,7 +303,68 @@ fn load_one(
     if dma_buf.is_some() || sealed.seal().is_err() {
         sealed.seal_future_writes()?;
     }
-    let path = format!("/proc/self/fd/{}", sealed.fd()?.as_raw_fd());
-    let reading = std::fs::File::open(path).map_err(failed)?;
+    let fd = sealed.fd()?;
+    fix(fd.as_fd()).map_err(|errno| failed(errno.into()))?;
+    let reading =
+        std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(failed)?;
     Ok((reading.into(), dma_buf))
+}
+
+/// Fixes the length and the seals of a memfd that is sealed against writing. Who gets it can open it for writing, and
+/// what he writes beyond its end would be memory of this service.
+fn fix(memfd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let length = SealFlags::SHRINK | SealFlags::GROW;
+    rustix::fs::fcntl_add_seals(memfd, length | SealFlags::SEAL)?;
+    let seals = rustix::fs::fcntl_get_seals(memfd)?;
+    if seals.contains(length) && seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+        Ok(())
+    } else {
+        Err(rustix::io::Errno::PERM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::OnDisk;
+
+    #[test]
+    fn generation_is_one_that_no_stored_name_has() {
+        let stored = |name: &str| (name.to_owned(), memfd("test").expect("a memfd"));
+        let next = |names: &[&str]| {
+            let stored = names.iter().map(|name| stored(name)).collect();
+            Given { listeners: Vec::new(), stored }.next_generation(None)
+        };
+        assert_eq!(next(&[]), 0);
+        assert_eq!(next(&["memfd-0-0"]), 1);
+        assert_eq!(next(&["memfd-2-0", "dmabuf-11-7", "memfd-3-1", "other"]), 12);
+    }
+
+    #[test]
+    fn only_a_generation_is_kept() {
+        let names = ["memfd-0-0", "memfd-1-0", "dmabuf-1-0", "dmabuf-2-0", "record", "other"];
+        for (generation, kept) in [(None, &[][..]), (Some(1), &["memfd-1-0", "dmabuf-1-0"])] {
+            let stored = names.map(|name| (name.to_owned(), memfd("test").expect("a memfd")));
+            let mut given = Given { listeners: Vec::new(), stored: stored.into() };
+            given.forget_others(&Manager::nobody(), generation).expect("nobody is told");
+            let left: Vec<_> = given.stored.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(left, kept);
+        }
+    }
+
+    #[test]
+    fn what_is_held_has_a_fixed_length() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for content in ["", "some"] {
+            let path = folder.path().join("f");
+            std::fs::write(&path, content).expect("written");
+            let files = OnDisk::new(&path).files().expect("files");
+            let held = load(&files, &Loading::default(), false).expect("loaded");
+            let again = format!("/proc/self/fd/{}", held[0].memfd.as_raw_fd());
+            let writer = std::fs::File::options().write(true).open(again).expect("again");
+            writer.set_len(4096).expect_err("grown");
+            rustix::io::pwrite(&writer, b"x", 4).expect_err("written");
+            rustix::fs::fcntl_add_seals(&writer, SealFlags::WRITE).expect_err("sealed by another");
+        }
+    }
 }

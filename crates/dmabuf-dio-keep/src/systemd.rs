@@ -52,6 +52,12 @@ impl Manager {
         Self(std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty()))
     }
 
+    /// None, which is told nothing.
+    #[cfg(test)]
+    pub(crate) fn nobody() -> Self {
+        Self(None)
+    }
+
     /// Tells it that everything is loaded.
     pub(crate) fn ready(&self) -> rustix::io::Result<()> {
         self.tell("READY=1", None)
