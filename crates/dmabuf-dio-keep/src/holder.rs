@@ -7,7 +7,7 @@
 //! limited number of connections.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use dmabuf_dio::{CancelToken, Kind};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,6 +19,9 @@ use crate::packet::{Header, Held, is_in_flight, send};
 
 /// Connections that a user may have at a time.
 pub const CONNECTIONS: usize = 64;
+
+/// How many are answered at a socket before the others, and a signal, are looked at.
+const AT_A_TIME: usize = 64;
 
 /// A file that is held: descriptors, which are handed out to whom they are for.
 #[derive(Debug)]
@@ -47,6 +50,9 @@ impl Listener {
         Self { socket, gives_dma_buf }
     }
 }
+
+/// A packet, as all get it at a socket.
+type Packet<'h> = (Vec<u8>, Vec<BorrowedFd<'h>>);
 
 /// Holds files, and hands out their descriptors.
 #[derive(Debug)]
@@ -81,7 +87,7 @@ impl Holder {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the kernel refuses to wait for connections.
+    /// [`Error::Io`] if the kernel refuses to wait for connections; [`Error::Source`] if no packet can say what is held.
     pub fn serve(&self, cancel: &CancelToken) -> Result<()> {
         let failed = |errno: Errno| Error::Io {
             path: self.name.clone().into(),
@@ -91,30 +97,41 @@ impl Holder {
         for listener in &self.listeners {
             rustix::io::ioctl_fionbio(&listener.socket, true).map_err(failed)?;
         }
+        let packets: Vec<_> = self
+            .listeners
+            .iter()
+            .map(|listener| self.packet(listener.gives_dma_buf))
+            .collect::<Result<_>>()?;
         let mut connections: Vec<Connection> = Vec::new();
+        let mut pause = false;
         while !cancel.is_cancelled() {
-            let ready = self.wait(&mut connections).map_err(failed)?;
+            let ready = self.wait(&mut connections, pause).map_err(failed)?;
             // One that is over counts until its packet is received, or the other end is closed by all who have it.
             connections
                 .retain(|connection| !connection.is_over || is_in_flight(&connection.socket));
-            for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-                self.accept(listener, &mut connections);
+            pause = false;
+            let answered = self.listeners.iter().zip(&packets).zip(ready);
+            for ((listener, packet), _) in answered.filter(|(_, ready)| *ready) {
+                pause |= accept(listener, packet, &mut connections);
             }
         }
         Ok(())
     }
 
-    /// Waits. Returns which listeners have somebody, and notes which connections are over.
-    fn wait(&self, connections: &mut [Connection]) -> rustix::io::Result<Vec<bool>> {
+    /// Waits. Returns which listeners have somebody, and notes which connections are over. `pause`: for connections
+    /// only.
+    fn wait(&self, connections: &mut [Connection], pause: bool) -> rustix::io::Result<Vec<bool>> {
         /// A signal may come just before the call, and then not interrupt it. Nothing tells when the packet of a
         /// connection that is over is received.
         const LONGEST: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
-        let listeners = self.listeners.iter().map(|listener| &listener.socket);
+        let of_listeners = if pause { PollFlags::empty() } else { PollFlags::IN };
+        let listeners =
+            self.listeners.iter().map(|listener| PollFd::new(&listener.socket, of_listeners));
         // One that is over would not let it wait.
         let open = connections.iter().filter(|connection| !connection.is_over);
-        let sockets = listeners.chain(open.map(|connection| &connection.socket));
-        let mut all: Vec<_> =
-            sockets.map(|socket| PollFd::new(socket, PollFlags::IN | PollFlags::RDHUP)).collect();
+        let flags = PollFlags::IN | PollFlags::RDHUP;
+        let open = open.map(|connection| PollFd::new(&connection.socket, flags));
+        let mut all: Vec<_> = listeners.chain(open).collect();
         match poll(&mut all, Some(&LONGEST)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -126,29 +143,8 @@ impl Holder {
         Ok(ready)
     }
 
-    /// Answers everybody who waits at a socket.
-    fn accept(&self, listener: &Listener, connections: &mut Vec<Connection>) {
-        let (header, fds) = self.answer(listener.gives_dma_buf);
-        let mut of_user: HashMap<u32, usize> = HashMap::new();
-        for connection in connections.iter() {
-            *of_user.entry(connection.user).or_default() += 1;
-        }
-        // With too many open files, or if somebody has gone again, the next turn goes on.
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Ok(socket) = rustix::net::accept_with(&listener.socket, flags) {
-            let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
-            let user = peer.uid.as_raw();
-            let count = of_user.entry(user).or_default();
-            // A refused connection is closed, which the other end takes for the end.
-            if *count < CONNECTIONS && send(&socket, &header, &fds).is_ok() {
-                *count += 1;
-                connections.push(Connection { socket, user, is_over: false });
-            }
-        }
-    }
-
     /// The packet for a socket.
-    fn answer(&self, gives_dma_buf: bool) -> (Vec<u8>, Vec<rustix::fd::BorrowedFd<'_>>) {
+    fn packet(&self, gives_dma_buf: bool) -> Result<Packet<'_>> {
         let mut held = Vec::new();
         let mut fds = Vec::new();
         for file in &self.files {
@@ -157,9 +153,39 @@ impl Holder {
             held.push(Held::new(file.place.clone(), file.length, kind));
             fds.push(dma_buf.unwrap_or(&file.memfd).as_fd());
         }
-        let header = Header::new(&self.name, self.is_folder, held);
-        (serde_json::to_vec(&header).unwrap_or_default(), fds)
+        Ok((Header::new(&self.name, self.is_folder, held).text()?, fds))
     }
+}
+
+/// Answers those who wait at a socket, some of them. Returns whether to pause: too many files are open.
+fn accept(
+    listener: &Listener,
+    (header, fds): &Packet<'_>,
+    connections: &mut Vec<Connection>,
+) -> bool {
+    let mut of_user: HashMap<u32, usize> = HashMap::new();
+    for connection in connections.iter() {
+        *of_user.entry(connection.user).or_default() += 1;
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..AT_A_TIME {
+        let socket = match rustix::net::accept_with(&listener.socket, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN) => return false,
+            // Somebody has gone again.
+            Err(Errno::INTR | Errno::CONNABORTED) => continue,
+            Err(_) => return true,
+        };
+        let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
+        let user = peer.uid.as_raw();
+        let count = of_user.entry(user).or_default();
+        // A refused connection is closed, which the other end takes for the end.
+        if *count < CONNECTIONS && send(&socket, header, fds).is_ok() {
+            *count += 1;
+            connections.push(Connection { socket, user, is_over: false });
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -307,6 +333,43 @@ mod tests {
             while receive(&path).is_err() {}
             drop(many);
         });
+    }
+
+    #[test]
+    fn flood_of_connections_ends_no_turn_late() {
+        const ALONE: &str = "DMABUF_DIO_TEST_FEW_FILES";
+        const TEST: &str = "holder::tests::flood_of_connections_ends_no_turn_late";
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let address = SocketAddrUnix::new(&path).expect("short");
+        let listener = Listener::new(listen(&path), false);
+        rustix::io::ioctl_fionbio(&listener.socket, true).expect("does not block");
+        let client = |_| {
+            let client = seqpacket();
+            rustix::net::connect(&client, &address).expect("connected");
+            client
+        };
+        let (waiting, mut connections) = (2 * AT_A_TIME, Vec::new());
+        let clients: Vec<_> = (0..waiting).map(client).collect();
+        let packet = (b"x".to_vec(), Vec::new());
+        if std::env::var_os(ALONE).is_some() {
+            let full: Vec<_> = std::iter::from_fn(|| rustix::io::dup(&clients[0]).ok()).collect();
+            assert!(accept(&listener, &packet, &mut connections), "it would spin");
+            drop(full);
+            assert!(!accept(&listener, &packet, &mut connections));
+            return;
+        }
+        assert!(!accept(&listener, &packet, &mut connections));
+        let answered = |client: &&OwnedFd| {
+            let come = &mut [PollFd::new(client, PollFlags::IN)];
+            poll(come, Some(&rustix::time::Timespec::default())).expect("polled") > 0
+        };
+        assert_eq!(clients.iter().filter(answered).count(), AT_A_TIME);
+        // A process of its own can have no file left.
+        let mut alone = Command::new("sh");
+        alone.args(["-c", "ulimit -n 400 && exec \"$@\"", "sh"]);
+        alone.arg(std::env::current_exe().expect("this program")).args(["--exact", TEST]);
+        assert!(alone.env(ALONE, "1").status().expect("started").success());
     }
 
     #[test]

@@ -55,6 +55,24 @@ impl Header {
     pub(crate) fn new(name: &str, is_folder: bool, files: Vec<Held>) -> Self {
         Self { schema: SCHEMA, name: name.to_owned(), is_folder, files }
     }
+
+    /// What a packet has of it. Fails if there is no text for it, or too much.
+    pub(crate) fn text(&self) -> Result<Vec<u8>> {
+        let refused = |what| Error::Source {
+            path: self.name.clone().into(),
+            what,
+            remedy: "keep it in a folder: dmabuf-dio keep NAME=SOURCE, without --hold",
+        };
+        let text = serde_json::to_vec(self)
+            .map_err(|error| refused(format!("a packet cannot name its files: {error}")))?;
+        if text.len() > LONGEST {
+            let length = text.len();
+            let what =
+                format!("the names of its files take {length} bytes of {LONGEST} in a packet");
+            return Err(refused(what));
+        }
+        Ok(text)
+    }
 }
 
 impl Held {
@@ -171,4 +189,23 @@ pub fn receive(socket: &Path) -> Result<Received> {
         return Err(answer("its header describes other descriptors"));
     }
     Ok(Received { header, descriptors })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_no_packet_can_say_is_refused() {
+        let text = |place: &OsStr| {
+            let held = Held::new(place.into(), 1, Kind::DmaBuf);
+            Header::new("name", true, vec![held; MOST]).text()
+        };
+        text(OsStr::new("place")).expect("a text");
+        text(OsStr::from_bytes(b"\xff")).expect_err("it is not UTF-8");
+        text(OsStr::new(&"long".repeat(200))).expect_err("who receives has no room for it");
+    }
 }
