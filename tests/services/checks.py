@@ -102,8 +102,19 @@ def main() -> None:
         passed.append(f"systemd {version} gives the memory up at a stop, and it is loaded again")
 
     script = "import sys; sys.path.insert(0, '/share'); import checks; checks.held()"
-    subprocess.run(["runuser", "-u", "someone", "--", "python3", "-B", "-c", script], check=True)
-    passed.append("another user is served")
+    another = ["runuser", "-u", "someone", "--", "python3", "-B", "-c", script]
+    denied = subprocess.run(another, capture_output=True, text=True)
+    assert "PermissionError" in denied.stderr, denied.stderr
+    passed.append("another user is denied")
+    opened = pathlib.Path("/etc/systemd/system/dmabuf-dio-keep@llama.socket.d/all.conf")
+    opened.parent.mkdir()
+    opened.write_text("[Socket]\nSocketMode=0666\n")
+    systemctl("daemon-reload")
+    systemctl("stop", SERVICE)
+    systemctl("restart", "dmabuf-dio-keep@llama.socket")
+    subprocess.run(another, check=True)
+    passed.append("another user is served where the socket is for all")
+    second = looked_at(content)
 
     content = hashlib.shake_128(b"second").digest(1 << 20)
     SOURCE.write_bytes(content)
