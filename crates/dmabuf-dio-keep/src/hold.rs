@@ -15,7 +15,8 @@ use crate::fill::Loading;
 use crate::holder::{HeldFile, Holder, Listener};
 use crate::identity::Stamp;
 use crate::name::Name;
-use crate::packet::MOST;
+use crate::opened::OpenFile;
+use crate::packet::{Header, Held, MOST};
 use crate::record::{Record, length};
 use crate::source::{File, Files, Source};
 use crate::systemd::{Manager, handed_over};
@@ -179,7 +180,7 @@ pub fn hold(
         restored
     } else {
         let files = found?;
-        let held = load(&files, loading, with_dma_buf)?;
+        let held = load(name.as_str(), &files, loading, with_dma_buf)?;
         let record = Record::new(Stamp::default(), &source.shown(), &files);
         if !record.is_of(&source.shown(), &source.files()?) {
             return Err(Error::Changed { path: source.shown().into() });
@@ -229,7 +230,7 @@ fn memfd(name: &str) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Loads all files into memfds.
-fn load(files: &Files, loading: &Loading, with_dma_buf: bool) -> Result<Vec<HeldFile>> {
+fn load(name: &str, files: &Files, loading: &Loading, with_dma_buf: bool) -> Result<Vec<HeldFile>> {
     let count: usize = files.files.iter().map(|file| file.places.len()).sum();
     if count > MOST {
         return Err(Error::Source {
@@ -238,6 +239,11 @@ fn load(files: &Files, loading: &Loading, with_dma_buf: bool) -> Result<Vec<Held
             remedy: "keep it in a folder: dmabuf-dio keep NAME=SOURCE, without --hold",
         });
     }
+    let entries = files.files.iter().flat_map(|file| {
+        let held = |place: &PathBuf| Held::new(place.clone(), file.identity.length(), Kind::DmaBuf);
+        file.places.iter().map(held)
+    });
+    Header::new(name, files.is_folder, entries.collect()).text()?;
     let total = length(files);
     let mut before = 0;
     let mut held = Vec::new();
@@ -276,14 +282,14 @@ fn load_one(
         step: "hold it in memory",
         error,
     };
+    let mut open = OpenFile::open(file)?;
     let mut dma_buf = None;
     let own = if file.identity.length() == 0 {
         memfd("dmabuf-dio").map_err(|errno| failed(errno.into()))?
     } else {
         let options = Options { kind: Kind::File, backend: None, ..loading.options.clone() };
-        let mut loader = file
-            .loader
-            .clone()
+        let mut loader = open
+            .loader()
             .options(options)
             .length(file.identity.length())
             .cancel(loading.cancel.clone());
@@ -298,6 +304,7 @@ fn load_one(
         }
         buffer.into_fd()?
     };
+    open.check()?;
     let mut sealed = Buffer::from_fd(own)?;
     // Pages that a dma-buf pins cannot be sealed for those who have them mapped already, who are nobody yet.
     if dma_buf.is_some() || sealed.seal().is_err() {
@@ -353,13 +360,26 @@ mod tests {
     }
 
     #[test]
+    fn file_that_is_swapped_for_the_load_is_not_held() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mine, secret) = (folder.path().join("mine"), folder.path().join("secret"));
+        for path in [&mine, &secret] {
+            std::fs::write(path, "bytes").expect("written");
+        }
+        let mut files = OnDisk::new(&mine).files().expect("files");
+        files.files[0].path = Some(secret);
+        let error = load("m", &files, &Loading::default(), false).expect_err("swapped");
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+    }
+
+    #[test]
     fn what_is_held_has_a_fixed_length() {
         let folder = tempfile::tempdir().expect("a folder");
         for content in ["", "some"] {
             let path = folder.path().join("f");
             std::fs::write(&path, content).expect("written");
             let files = OnDisk::new(&path).files().expect("files");
-            let held = load(&files, &Loading::default(), false).expect("loaded");
+            let held = load("m", &files, &Loading::default(), false).expect("loaded");
             let again = format!("/proc/self/fd/{}", held[0].memfd.as_raw_fd());
             let writer = std::fs::File::options().write(true).open(again).expect("again");
             writer.set_len(4096).expect_err("grown");
