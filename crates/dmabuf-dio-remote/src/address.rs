@@ -34,6 +34,16 @@ pub fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|text| scheme(text).is_some())
 }
 
+/// Whether a path is all but the URL of an object: with one slash, or behind a blank. It may have what is secret.
+pub fn is_nearly_url(path: &Path) -> bool {
+    let is_near = |text: &str| {
+        let (scheme, rest) = text.trim_start().split_once(':')?;
+        let is_known = SCHEMES.iter().any(|(name, _)| scheme.eq_ignore_ascii_case(name));
+        (is_known && rest.starts_with('/')).then_some(())
+    };
+    !is_url(path) && path.to_str().and_then(is_near).is_some()
+}
+
 /// A URL as messages show it: without what may be secret, and with the characters that `%` stands for.
 pub fn shown(url: &str) -> PathBuf {
     match Address::parse(url) {
@@ -67,13 +77,10 @@ impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self, dmabuf_dio::Error> {
         let bare = |what: &str| {
             // Not all of it: it may have a secret.
-            let shown = text.split(['?', '#']).next().unwrap_or_default();
-            let shown = match shown.split_once("://") {
-                Some((scheme, rest)) => {
-                    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-                    format!("{scheme}://{host}")
-                }
-                None => shown.to_owned(),
+            let shown = match text.split_once(":/") {
+                // Where a password ends is not known: it may have a # or a ?.
+                Some((scheme, rest)) if rest.contains('@') => format!("{scheme}://"),
+                _ => text.split(['?', '#']).next().unwrap_or_default().to_owned(),
             };
             failed(Path::new(&shown), 0..0, &Trouble::Address(what.to_owned()))
         };
@@ -81,6 +88,9 @@ impl Address {
         let url = Url::parse(text).map_err(|error| bare(&error.to_string()))?;
         if url.host_str().is_none_or(str::is_empty) {
             return Err(bare("it names no bucket or host"));
+        }
+        if url.fragment().is_some_and(|fragment| fragment.contains('@')) {
+            return Err(bare("a # is written %23"));
         }
         let mut shown = url.clone();
         shown.set_query(None);
@@ -177,11 +187,21 @@ mod tests {
         assert_eq!(address.key(), "a b/c");
         assert_eq!(shown(&format!("s3://b/{}", escaped("a?b#c%d"))), Path::new("s3://b/a?b#c%d"));
         assert!(address.url().as_str().contains("0123abc"), "it is still asked for");
-        for wrong in ["https://user:pass@/x?secret", "https://user:pass@h:99999/x?secret"] {
+        for wrong in [
+            "https://user:pass@/x?secret",
+            "https://user:pass@h:99999/x?secret",
+            "https://user:pass#secret@h/x",
+            "https://user:12#secret@h/x",
+            "https://user:pass?secret@h/x",
+            " https://user:pass@h/x?secret",
+            "https:/user:pass@h/x?secret",
+            "https:/h/x?secret",
+        ] {
             let error = Address::parse(wrong).expect_err("it is no URL");
             let said = format!("{error} {} {error:?}", error.hint());
             assert!(!said.contains("pass") && !said.contains("secret"), "{said}");
             assert!(!shown(wrong).to_string_lossy().contains("secret"));
+            assert!(is_url(Path::new(wrong)) != is_nearly_url(Path::new(wrong)), "{wrong}");
         }
     }
 

@@ -11,7 +11,9 @@ use dmabuf_dio::content::{Fetched, Fill};
 use dmabuf_dio::{Errno, Error};
 
 use crate::pace::Pace;
+use crate::range::TICK;
 use crate::source::Source;
+use crate::trouble::{Trouble, failed};
 
 /// Ranges are not made shorter than this to give each connection one.
 const WORTH_A_REQUEST: u64 = 1 << 20;
@@ -33,6 +35,8 @@ pub(crate) struct Job<'a> {
 pub(crate) struct State {
     /// What is still to be asked for. Offsets in this file are those in the object.
     pub(crate) left: Range<u64>,
+    /// Ranges for which there was no thread.
+    pub(crate) back: Vec<Range<u64>>,
     pub(crate) pace: Pace,
     pub(crate) workers: u32,
     pub(crate) fetched: Fetched,
@@ -52,6 +56,7 @@ impl<'a> Job<'a> {
         let state = State {
             there: left.start,
             left,
+            back: Vec::new(),
             pace: Pace::new(settings.ranges, settings.most_ranges, size),
             workers: 0,
             fetched: Fetched::default(),
@@ -64,7 +69,13 @@ impl<'a> Job<'a> {
 
     /// Takes the next range.
     pub(crate) fn take(&self, state: &mut State) -> Option<Range<u64>> {
-        if state.left.is_empty() || self.is_stopped() {
+        if self.is_stopped() {
+            return None;
+        }
+        if let Some(range) = state.back.pop() {
+            return Some(range);
+        }
+        if state.left.is_empty() {
             return None;
         }
         let start = state.left.start;
@@ -100,7 +111,9 @@ impl<'a> Job<'a> {
             if state.error.is_some() || self.is_stopped() {
                 return None;
             }
-            state = self.wait(state);
+            // A load that is cancelled changes nothing here.
+            let waited = self.changed.wait_timeout(state, TICK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Some(state.there)
     }
@@ -136,17 +149,19 @@ impl<'a> Job<'a> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread has ended.
+    /// A thread has ended. One that panics brings nothing more, and would be waited for.
     pub(crate) fn leave(&self) {
+        if std::thread::panicking() {
+            let trouble = Trouble::Other("a thread of the load has panicked".into());
+            self.fail(failed(&self.source.name, 0..0, &trouble));
+        }
         self.state().workers -= 1;
         self.changed.notify_all();
     }
 
     /// Ends what waits for bytes that will not come.
     pub(crate) fn end(&self) {
-        if self.state().error.is_some() {
-            self.stop.store(true, Ordering::Relaxed);
-        }
+        self.stop.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 

@@ -49,7 +49,7 @@ mod trouble;
 mod upload;
 mod whole;
 
-pub use address::{escaped, is_url, shown};
+pub use address::{escaped, is_nearly_url, is_url, shown};
 pub use object::Object;
 pub use prefix::Prefix;
 pub use settings::Settings;

@@ -8,9 +8,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use object_store::ClientOptions;
 use object_store::client::{
-    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
+    HttpResponse, HttpService,
 };
 use reqwest::Client;
 use rustls::pki_types::CertificateDer;
@@ -25,6 +27,13 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// The same for the metadata of the machine, which is near or not there at all.
 const CONNECT_METADATA: Duration = Duration::from_secs(1);
+
+/// Bytes of an error page that are read, and how long that may take: its status is known without.
+pub(crate) const LONGEST_PAGE: usize = 16 << 10;
+pub(crate) const PAGE: Duration = Duration::from_secs(1);
+
+/// Bytes of the longest answer that is no range: a list has at most 5,000 names.
+const LONGEST_LIST: usize = 32 << 20;
 
 /// A client and its threads.
 pub(crate) struct Net {
@@ -178,6 +187,8 @@ impl HttpService for Service {
     {
         Box::pin(async move {
             let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
+            // All that is asked for without a range is short, and kept in memory whole.
+            let is_range = request.headers().contains_key(reqwest::header::RANGE);
             let result = HttpService::call(&self.0, request).await;
             seen.set(match &result {
                 Ok(answer) => Outcome::Answer {
@@ -191,7 +202,44 @@ impl HttpService for Service {
                 },
                 Err(error) => Outcome::Failed(of_transport(error)),
             });
-            result
+            match result? {
+                answer if !answer.status().is_success() => Ok(refused(answer).await),
+                answer if !is_range => limited(answer).await,
+                answer => Ok(answer),
+            }
         })
     }
+}
+
+/// An answer that is no success, with what its page may tell: a little, and soon.
+async fn refused(answer: HttpResponse) -> HttpResponse {
+    let (head, page) = answer.into_parts();
+    let mut pieces = page.bytes_stream();
+    let mut bytes = Vec::new();
+    let read = async {
+        while let Some(Ok(piece)) = pieces.next().await {
+            bytes.extend_from_slice(&piece);
+            if bytes.len() > LONGEST_PAGE {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(PAGE, read).await;
+    bytes.truncate(LONGEST_PAGE);
+    HttpResponse::from_parts(head, bytes.into())
+}
+
+/// An answer whose body is not longer than a list may be.
+async fn limited(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (head, body) = answer.into_parts();
+    let mut pieces = body.bytes_stream();
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        bytes.extend_from_slice(&piece?);
+        if bytes.len() > LONGEST_LIST {
+            let error = std::io::Error::other("the answer is too long");
+            return Err(HttpError::new(HttpErrorKind::Decode, error));
+        }
+    }
+    Ok(HttpResponse::from_parts(head, bytes.into()))
 }

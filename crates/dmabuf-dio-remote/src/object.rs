@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use dmabuf_dio::content::{Content, Fetched, Fill};
 use dmabuf_dio::{Error, Result};
+use sha2::{Digest as _, Sha256};
 
 use crate::address::Address;
 use crate::job::Job;
@@ -15,6 +16,7 @@ use crate::range::patiently;
 use crate::read;
 use crate::settings::Settings;
 use crate::source::Source;
+use crate::sums::hex;
 use crate::trouble::{Trouble, failed};
 
 /// One version of an object of a store or a web server.
@@ -28,7 +30,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`Error::Content`].
+    /// [`Error::Content`]. [`Error::Cancelled`], by the token of the settings.
     pub fn open(url: &str, settings: &Settings) -> Result<Arc<Self>> {
         let address = Address::parse(url)?;
         let fail = |trouble: Trouble| failed(address.name(), 0..0, &trouble);
@@ -36,7 +38,8 @@ impl Object {
         if address.is_prefix() && address.kind != crate::address::Kind::Web {
             return Err(fail(Trouble::Address("it names no key".into())));
         }
-        let opened = net.run(patiently(settings, || Origin::open(&address, &net))).map_err(fail)?;
+        let opened = net.run(patiently(settings, settings.stall, || Origin::open(&address, &net)));
+        let opened = opened.map_err(fail)?;
         Self::with(address.name().to_owned(), opened, settings, Arc::new(net)).map(Arc::new)
     }
 
@@ -50,6 +53,11 @@ impl Object {
         if let Some(sums) = settings.sums.as_ref().filter(|sums| sums.length() != origin.length()) {
             let trouble = Trouble::OtherSums { length: sums.length() };
             return Err(failed(&name, 0..origin.length(), &trouble));
+        }
+        let of_nothing: [u8; 32] = Sha256::digest([]).into();
+        if origin.length() == 0 && settings.sha256.is_some_and(|sha256| sha256 != of_nothing) {
+            // Nothing arrives that would be compared.
+            return Err(failed(&name, 0..0, &Trouble::Whole { found: hex(&of_nothing) }));
         }
         Ok(Self(Source { name, origin, settings: settings.clone(), net }))
     }

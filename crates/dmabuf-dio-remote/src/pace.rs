@@ -79,6 +79,12 @@ impl Pace {
         (self.bytes, self.ranges, self.since) = (0, 0, now);
     }
 
+    /// There are no threads for more.
+    pub(crate) fn no_more_than(&mut self, limit: u32) {
+        self.limit = self.limit.min(limit.max(1));
+        self.settled = true;
+    }
+
     /// The store wants fewer requests.
     pub(crate) fn too_much(&mut self) {
         self.limit = (self.limit / 2).max(1);

@@ -18,7 +18,7 @@ use crate::sums::Checking;
 use crate::trouble::{Trouble, failed};
 
 /// How often a wait looks at whether the load was cancelled.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// The first pause before a request is made again, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -52,7 +52,8 @@ impl<'a> Patience<'a> {
         let pause = longest / 2 + longest.mul_f64(random() / 2.0);
         // The store knows better.
         let pause = trouble.after().map_or(pause, |after| after.max(pause));
-        (self.since.elapsed() + pause <= self.settings.deadline).then_some(pause)
+        let end = self.since.elapsed().checked_add(pause)?;
+        (end <= self.settings.deadline).then_some(pause)
     }
 }
 
@@ -61,21 +62,32 @@ fn random() -> f64 {
     RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
-/// Makes a request again until it succeeds, or patience ends.
+/// Tries to connect to a host that never answered: more would not correct a name.
+const TRIES_TO_CONNECT: u32 = 3;
+
+/// Makes a request again until it succeeds, patience ends, or it is cancelled. Each try may take so long.
 pub(crate) async fn patiently<T, F: Future<Output = Result<T, Trouble>>>(
     settings: &Settings,
+    longest: Duration,
     mut request: impl FnMut() -> F,
 ) -> Result<T, Trouble> {
+    let is_cancelled = || settings.cancel.is_cancelled();
     let mut patience = Patience::new(settings);
+    let mut was_connected = false;
     loop {
-        let answer = tokio::time::timeout(settings.stall, request()).await;
-        let trouble = match answer.unwrap_or(Err(Trouble::Stalled(settings.stall))) {
+        let answer = wait(is_cancelled, longest, request()).await;
+        let trouble = match answer.and_then(|answer| answer) {
             Ok(value) => return Ok(value),
             Err(trouble) => trouble,
         };
-        match patience.pause(&trouble) {
-            Some(pause) => tokio::time::sleep(pause).await,
-            None => return Err(trouble),
+        was_connected |= !matches!(trouble, Trouble::Connect(_));
+        let Some(pause) = patience.pause(&trouble) else { return Err(trouble) };
+        if !was_connected && patience.tries >= TRIES_TO_CONNECT {
+            return Err(trouble);
+        }
+        let paused = wait(is_cancelled, pause, std::future::pending::<()>()).await;
+        if paused == Err(Trouble::Cancelled) {
+            return Err(Trouble::Cancelled);
         }
     }
 }
@@ -116,7 +128,8 @@ pub(crate) async fn fetch(job: &Job<'_>, range: Range<u64>) -> Result<Fetched> {
         }
         let Some(pause) = patience.pause(&trouble) else { return Err(fail(&trouble)) };
         fetched.retries += 1;
-        wait(job, pause, std::future::pending::<()>()).await.or_else(|trouble| match trouble {
+        let paused = wait(|| job.is_stopped(), pause, std::future::pending::<()>()).await;
+        paused.or_else(|trouble| match trouble {
             Trouble::Stalled(_) => Ok(()),
             trouble => Err(fail(&trouble)),
         })?;
@@ -134,7 +147,8 @@ async fn attempt(
     fetched: &mut Fetched,
 ) -> Result<Result<(), Trouble>> {
     let (source, stall) = (job.source, job.source.settings.stall);
-    let asked = wait(job, stall, source.origin.get(*at..end)).await;
+    let is_stopped = || job.is_stopped();
+    let asked = wait(is_stopped, stall, source.origin.get(*at..end)).await;
     let mut body = match asked.and_then(|answer| answer) {
         Ok(body) => body,
         Err(trouble) => return Ok(Err(trouble)),
@@ -142,7 +156,7 @@ async fn attempt(
     fetched.requests += 1;
     let mut got = 0;
     loop {
-        let piece = match wait(job, stall, body.next()).await {
+        let piece = match wait(is_stopped, stall, body.next()).await {
             Err(trouble) | Ok(Some(Err(trouble))) => return Ok(Err(trouble)),
             Ok(Some(Ok(piece))) => piece,
             Ok(None) if *at < end => return Ok(Err(Trouble::Short { got })),
@@ -178,9 +192,9 @@ async fn attempt(
     }
 }
 
-/// Waits at most so long. Ends early if the load was cancelled or has failed.
+/// Waits at most so long. Ends early if it is stopped: the load was cancelled or has failed.
 async fn wait<T>(
-    job: &Job<'_>,
+    is_stopped: impl Fn() -> bool,
     longest: Duration,
     future: impl Future<Output = T>,
 ) -> Result<T, Trouble> {
@@ -189,9 +203,9 @@ async fn wait<T>(
     loop {
         let left = longest.saturating_sub(start.elapsed());
         if let Ok(value) = tokio::time::timeout(TICK.min(left), &mut future).await {
-            return if job.is_stopped() { Err(Trouble::Cancelled) } else { Ok(value) };
+            return if is_stopped() { Err(Trouble::Cancelled) } else { Ok(value) };
         }
-        if job.is_stopped() {
+        if is_stopped() {
             return Err(Trouble::Cancelled);
         }
         if start.elapsed() >= longest {
@@ -221,6 +235,30 @@ mod tests {
     }
 
     #[test]
+    fn host_that_never_answers_is_not_tried_for_long() {
+        let settings = Settings { tries: 5, ..Settings::default() };
+        let tries = |trouble: Trouble| {
+            let mut count = 0;
+            let request = || {
+                count += 1;
+                std::future::ready(Err::<(), _>(trouble.clone()))
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let result = patiently(&settings, Duration::MAX, request);
+            assert_eq!(runtime.expect("a runtime").block_on(result), Err(trouble.clone()));
+            count
+        };
+        assert_eq!(tries(Trouble::Connect(String::new())), TRIES_TO_CONNECT);
+        assert_eq!(tries(Trouble::Broken(String::new())), 5);
+        assert_eq!(tries(Trouble::Long), 1);
+        settings.cancel.cancel();
+        let request = || std::future::pending::<Result<(), Trouble>>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let result = patiently(&settings, Duration::MAX, request);
+        assert_eq!(runtime.expect("a runtime").block_on(result), Err(Trouble::Cancelled));
+    }
+
+    #[test]
     fn store_decides_how_long_it_is_left_alone() {
         let settings = Settings { deadline: Duration::from_secs(20), ..Settings::default() };
         let busy = |seconds| {
@@ -230,5 +268,6 @@ mod tests {
         assert_eq!(busy(7), Some(Duration::from_secs(7)));
         assert!(busy(0).is_some_and(|pause| pause >= FIRST_PAUSE / 2));
         assert_eq!(busy(21), None, "that is more than the deadline");
+        assert_eq!(busy(u64::MAX), None, "no time is that long");
     }
 }

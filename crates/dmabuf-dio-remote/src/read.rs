@@ -34,11 +34,22 @@ pub(crate) fn run(job: &Job<'_>) -> Result<Fetched> {
                 state.workers += 1;
                 let worker = Worker(job);
                 drop(state);
-                let started = thread.spawn_scoped(scope, move || worker.work(range));
+                let part = range.clone();
+                let started = thread.spawn_scoped(scope, move || worker.work(part));
                 state = job.state();
-                if let Err(error) = started {
-                    // The range is lost with the thread.
-                    state.error.get_or_insert_with(|| cannot_start(&error));
+                match started {
+                    Ok(_) => {}
+                    // The others fetch it.
+                    Err(_) if state.workers > 0 => {
+                        let workers = state.workers;
+                        state.back.push(range);
+                        state.pace.no_more_than(workers);
+                    }
+                    Err(error) => {
+                        drop(state);
+                        job.fail(cannot_start(&error));
+                        state = job.state();
+                    }
                 }
             }
             if state.workers == 0 {
@@ -52,7 +63,8 @@ pub(crate) fn run(job: &Job<'_>) -> Result<Fetched> {
     let mut state = job.state();
     match state.error.take() {
         Some(error) => Err(error),
-        None => Ok(state.fetched),
+        None if state.left.is_empty() && state.back.is_empty() => Ok(state.fetched),
+        None => Err(job.cancelled()),
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dmabuf_dio::CancelToken;
+
 use crate::sums::Sums;
 
 /// How requests are made, and what is checked. Credentials, endpoints and proxies are in the environment.
@@ -30,6 +32,9 @@ pub struct Settings {
     pub sha256: Option<[u8; 32]>,
     /// The sums of its chunks: each is checked as soon as it is complete, and fetched once more if it differs.
     pub sums: Option<Arc<Sums>>,
+    /// Ends the opening and the listing of objects, also while they wait to be tried again. A load has a token of its
+    /// own: [`Loader::cancel`](dmabuf_dio::Loader::cancel).
+    pub cancel: CancelToken,
 }
 
 impl Default for Settings {
@@ -44,6 +49,7 @@ impl Default for Settings {
             ca: None,
             sha256: None,
             sums: None,
+            cancel: CancelToken::new(),
         }
     }
 }

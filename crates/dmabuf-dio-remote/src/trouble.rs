@@ -7,17 +7,21 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use dmabuf_dio::{Errno, Error};
+use dmabuf_dio::{Direction, Errno, Error};
 
 /// Why a request failed, or its answer is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// It is no URL of an object.
     Address(String),
+    /// Names of objects are no names of files.
+    Names(String),
     /// A setting cannot be used.
     Setting(String),
     /// The request could not be signed.
     Credentials(String),
+    /// The store has answered before, and new credentials could not be had.
+    Renewal,
     /// The answer's status is no success. `code` is the store's own word for it.
     Status { status: u16, code: Option<String>, after: Option<Duration> },
     /// No connection.
@@ -63,7 +67,8 @@ impl Trouble {
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502..=504),
-            Self::Connect(_) | Self::Broken(_) | Self::Stalled(_) | Self::Short { .. } => true,
+            Self::Connect(_) | Self::Broken(_) | Self::Stalled(_) => true,
+            Self::Short { .. } | Self::Renewal => true,
             _ => false,
         }
     }
@@ -85,8 +90,12 @@ impl Trouble {
     fn what(&self) -> String {
         match self {
             Self::Address(what) => format!("it is no URL of an object: {what}"),
-            Self::Setting(what) | Self::Unsupported(what) | Self::Other(what) => what.clone(),
+            Self::Names(what)
+            | Self::Setting(what)
+            | Self::Unsupported(what)
+            | Self::Other(what) => what.clone(),
             Self::Credentials(what) => format!("no credentials: {what}"),
+            Self::Renewal => "the credentials could not be renewed".into(),
             Self::Status { status, code, .. } => {
                 let code = code.as_ref().map_or_else(String::new, |code| format!(", {code}"));
                 format!("the server answered {status}{code}")
@@ -121,10 +130,12 @@ impl Trouble {
                 408 | 504 => libc::ETIMEDOUT,
                 _ => libc::EIO,
             },
-            Self::Address(_) | Self::Setting(_) | Self::Part | Self::OtherSums { .. } => {
-                libc::EINVAL
-            }
-            Self::Credentials(_) => libc::EACCES,
+            Self::Address(_)
+            | Self::Names(_)
+            | Self::Setting(_)
+            | Self::Part
+            | Self::OtherSums { .. } => libc::EINVAL,
+            Self::Credentials(_) | Self::Renewal => libc::EACCES,
             Self::Connect(_) => libc::EHOSTUNREACH,
             Self::Certificate(_) => libc::EKEYREJECTED,
             Self::Broken(_) | Self::Short { .. } => libc::ECONNRESET,
@@ -143,10 +154,14 @@ impl Trouble {
             Self::Address(_) => {
                 "write s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY or https://HOST/PATH"
             }
+            Self::Names(_) => "rename the object, or load the others by a longer prefix",
             Self::Setting(_) => "correct the setting",
             Self::Credentials(_) => {
                 "set the store's variables, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
                  AWS_SKIP_SIGNATURE=true for a public object (docs/remote.md)"
+            }
+            Self::Renewal => {
+                "look at where the credentials come from: the machine's metadata, or the server of tokens"
             }
             Self::Status { status, .. } => match status {
                 401 | 403 => {
@@ -192,6 +207,10 @@ impl Trouble {
 
 /// The error of a range of an object; of none if that is empty.
 pub(crate) fn failed(name: &Path, range: Range<u64>, trouble: &Trouble) -> Error {
+    if *trouble == Trouble::Cancelled {
+        let (path, length) = (name.to_owned(), range.end - range.start);
+        return Error::Cancelled { path, direction: Direction::Load, done: 0, length };
+    }
     Error::Content {
         name: name.to_owned(),
         offset: range.start,
@@ -261,10 +280,14 @@ pub(crate) fn status_in(text: &str) -> Option<u16> {
     text.split_once("status code: ")?.1.get(..3)?.parse().ok()
 }
 
+/// More than this is as much as for ever.
+const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
+
 /// The time in `Retry-After`: seconds. Stores send no date there, which would need their clock.
 pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
     let text = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
+    let seconds = text.trim().parse().ok().map(Duration::from_secs);
+    seconds.map(|after| after.min(LONGEST_AFTER))
 }
 
 #[cfg(test)]
@@ -310,6 +333,8 @@ mod tests {
             (status(412), false),
             (Trouble::Broken(String::new()), true),
             (Trouble::Short { got: 1 }, true),
+            (Trouble::Renewal, true),
+            (Trouble::Credentials(String::new()), false),
             (Trouble::Long, false),
             (Trouble::IgnoresRange, false),
             (Trouble::Certificate(String::new()), false),

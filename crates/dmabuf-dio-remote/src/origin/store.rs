@@ -74,7 +74,11 @@ impl Store {
             ..GetOptions::default()
         };
         let answer = self.client.get_opts(&self.key, options).await;
-        let answer = answer.map_err(|error| of_store(&error, &seen))?;
+        let answer = answer.map_err(|error| match of_store(&error, &seen) {
+            // There were some when it was opened.
+            Trouble::Credentials(_) => Trouble::Renewal,
+            trouble => trouble,
+        })?;
         let differs =
             self.tag.is_some() && answer.meta.e_tag.is_some() && self.tag != answer.meta.e_tag;
         if differs || answer.meta.size != self.length {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use reqwest::header::{
@@ -13,6 +14,7 @@ use reqwest::header::{
 use reqwest::{Client, Response, Url};
 
 use super::answer::{Body, is_strong};
+use crate::net::{LONGEST_PAGE, PAGE};
 use crate::trouble::{Trouble, code_in, of_transport, retry_after};
 
 /// How often a server may send us elsewhere before the first answer.
@@ -21,7 +23,9 @@ const MOST_REDIRECTS: usize = 10;
 /// One version of an object of a web server.
 pub(crate) struct Web {
     client: Client,
-    url: Url,
+    /// The URL that was asked for, and where the server has sent us from there.
+    first: Url,
+    url: Mutex<Url>,
     pub(crate) length: u64,
     pub(crate) tag: Option<String>,
     /// When it was modified: pins what has no tag.
@@ -36,8 +40,8 @@ impl fmt::Debug for Web {
 
 impl Web {
     /// Asks for the first byte, and follows redirects.
-    pub(crate) async fn open(client: Client, url: &Url) -> Result<Self, Trouble> {
-        let mut url = url.clone();
+    pub(crate) async fn open(client: Client, first: &Url) -> Result<Self, Trouble> {
+        let mut url = first.clone();
         for _ in 0..=MOST_REDIRECTS {
             let asked = client.get(url.clone()).header(RANGE, "bytes=0-0");
             let answer = asked.header(ACCEPT_ENCODING, "identity").send().await;
@@ -62,15 +66,37 @@ impl Web {
                 _ => return Err(refused(answer).await),
             };
             let (tag, modified) = (text(&answer, &ETAG), text(&answer, &LAST_MODIFIED));
-            return Ok(Self { client, url, length, tag, modified });
+            let (first, url) = (first.clone(), Mutex::new(url));
+            return Ok(Self { client, first, url, length, tag, modified });
         }
         Err(Trouble::Redirect(url.host_str().map(str::to_owned)))
     }
 
-    /// Asks for a range.
+    /// Asks for a range. Where we were sent to may have been signed for some time only: the server is asked once more.
     pub(crate) async fn get(&self, range: Range<u64>) -> Result<Body, Trouble> {
+        let url = self.url().clone();
+        match self.get_at(&url, range.clone()).await {
+            Err(Trouble::Status { status: 401 | 403, .. }) if url != self.first => {}
+            answer => return answer,
+        }
+        let again = Self::open(self.client.clone(), &self.first).await?;
+        let date = |web: &Self| web.modified.clone().filter(|_| web.tag.is_none());
+        let pins = |web: &Self| (web.length, web.tag.clone(), date(web));
+        if pins(&again) != pins(self) {
+            return Err(Trouble::Replaced);
+        }
+        let url = again.url().clone();
+        *self.url() = url.clone();
+        self.get_at(&url, range).await
+    }
+
+    fn url(&self) -> MutexGuard<'_, Url> {
+        self.url.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn get_at(&self, url: &Url, range: Range<u64>) -> Result<Body, Trouble> {
         let last = range.end - 1;
-        let mut asked = self.client.get(self.url.clone());
+        let mut asked = self.client.get(url.clone());
         asked = asked.header(RANGE, format!("bytes={}-{last}", range.start));
         asked = asked.header(ACCEPT_ENCODING, "identity");
         match (&self.tag, &self.modified) {
@@ -92,8 +118,7 @@ impl Web {
             200 => return Err(Trouble::IgnoresRange),
             412 => return Err(Trouble::Replaced),
             _ if answer.status().is_redirection() => {
-                let host =
-                    target(&answer, &self.url).and_then(|url| url.host_str().map(str::to_owned));
+                let host = target(&answer, url).and_then(|url| url.host_str().map(str::to_owned));
                 return Err(Trouble::Redirect(host));
             }
             _ => return Err(refused(answer).await),
@@ -113,23 +138,29 @@ impl Web {
 
 /// Where a server sends us.
 fn target(answer: &Response, url: &Url) -> Option<Url> {
-    let next = url.join(&text(answer, &LOCATION)?).ok()?;
+    let mut next = url.join(&text(answer, &LOCATION)?).ok()?;
+    if next.origin() == url.origin() && next.username().is_empty() && next.password().is_none() {
+        // It is the same server: the user and the password are for it.
+        next.set_username(url.username()).ok()?;
+        next.set_password(url.password()).ok()?;
+    }
     matches!(next.scheme(), "http" | "https").then_some(next)
 }
 
 /// The trouble of an answer that is no success.
 async fn refused(answer: Response) -> Trouble {
-    /// Error pages are short.
-    const ENOUGH: usize = 16 << 10;
     let (status, after) = (answer.status().as_u16(), retry_after(answer.headers()));
     let mut body = Vec::new();
     let mut pieces = answer.bytes_stream();
-    while let Some(Ok(piece)) = pieces.next().await {
-        body.extend_from_slice(&piece);
-        if body.len() > ENOUGH {
-            break;
+    let read = async {
+        while let Some(Ok(piece)) = pieces.next().await {
+            body.extend_from_slice(&piece);
+            if body.len() > LONGEST_PAGE {
+                break;
+            }
         }
-    }
+    };
+    let _ = tokio::time::timeout(PAGE, read).await;
     Trouble::Status { status, code: code_in(&String::from_utf8_lossy(&body)), after }
 }
 

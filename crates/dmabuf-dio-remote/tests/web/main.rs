@@ -92,8 +92,14 @@ fn every_kind_and_range_loads() {
 #[test]
 fn empty_object_is_told() {
     let server = Server::new(Vec::new(), |_| Fault::None);
-    let error = load(&server, &settings()).expect_err("it is empty");
-    assert!(matches!(error, Error::EmptyFile { .. }), "{error}");
+    let of_nothing = Some(Sha256::digest([]).into());
+    for sha256 in [None, of_nothing] {
+        let error = load(&server, &Settings { sha256, ..settings() }).expect_err("it is empty");
+        assert!(matches!(error, Error::EmptyFile { .. }), "{error}");
+    }
+    let settings = Settings { sha256: Some([0; 32]), ..settings() };
+    let error = load(&server, &settings).expect_err("it differs");
+    assert!(error.to_string().contains("the SHA-256 is e3b0c442"), "{error}");
 }
 
 #[test]
@@ -144,6 +150,30 @@ fn busy_store_is_left_alone_for_a_while() {
     let error = load(&server, &Settings { tries: 3, ..settings() }).expect_err("always busy");
     assert!(error.to_string().ends_with("the server answered 503, SlowDown"), "{error}");
     assert_eq!(error.number().raw(), libc::EBUSY);
+}
+
+#[test]
+fn store_that_wants_no_request_any_more_is_an_error() {
+    let never = Fault::Status(503, "Retry-After: 18446744073709551615\r\n", "");
+    let server = Server::new(content(MIB), move |request| match request.number {
+        u64::MAX => Fault::None,
+        _ => never.clone(),
+    });
+    for sha256 in [None, Some([0; 32])] {
+        let error = load(&server, &Settings { sha256, ..settings() }).expect_err("always busy");
+        assert_eq!(error.number().raw(), libc::EBUSY, "{error}");
+    }
+}
+
+#[test]
+fn thread_that_panics_is_not_waited_for() {
+    let server = Server::new(content(MIB), |_| Fault::None);
+    let settings = Settings { sha256: Some([0; 32]), ..settings() };
+    let object = Object::open(&server.url("/model"), &settings).expect("opened");
+    let loader = Loader::from_content(object).kind(Kind::Private);
+    let loader = loader.progress(|progress| assert_eq!(progress.done, 0, "this panic is wanted"));
+    let load = std::panic::AssertUnwindSafe(|| loader.load().map(drop));
+    assert!(!matches!(std::panic::catch_unwind(load), Ok(Ok(()))));
 }
 
 /// The error of a load in which the answer to one request has this fault, and the range of that request.
@@ -217,6 +247,47 @@ fn first_answer_may_send_us_elsewhere() {
     own.set(circle.url("/again")).expect("once");
     let error = Object::open(&circle.url("/"), &settings()).expect_err("it never ends");
     assert!(error.to_string().contains("redirects to 127.0.0.1"), "{error}");
+}
+
+#[test]
+fn address_that_has_expired_is_asked_for_again() {
+    // What is behind the first redirect is allowed for a few ranges.
+    let there = Server::new(content(MIB), |request| match request.path.ends_with("=1") {
+        true if request.number != u64::MAX && request.number > 3 => Fault::Status(403, "", ""),
+        _ => Fault::None,
+    });
+    let urls = [there.url("/signed?secret=1"), there.url("/signed?secret=2")];
+    let asked = AtomicU64::new(0);
+    let here = Server::new(Vec::new(), move |_| {
+        let time = asked.fetch_add(1, Ordering::Relaxed).min(1);
+        Fault::Redirect(urls[time as usize].clone())
+    });
+    let object = Object::open(&here.url("/model"), &settings()).expect("opened");
+    let buffer = Loader::from_content(object).kind(Kind::Private).load().expect("loaded");
+    assert!(buffer.bytes() == Some(there.bytes()));
+}
+
+#[test]
+fn password_is_kept_on_the_same_server() {
+    let own = Arc::new(std::sync::OnceLock::<String>::new());
+    let itself = Arc::clone(&own);
+    let server = Server::new(content(MIB), move |request| match request.path.as_str() {
+        "/model" => Fault::Redirect(itself.get().cloned().unwrap_or_default()),
+        _ => Fault::None,
+    });
+    own.set(server.url("/there")).expect("once");
+    let url = server.url("/model").replace("//", "//user:password@");
+    let object = Object::open(&url, &settings()).expect("opened");
+    let loaded = Loader::from_content(object).kind(Kind::Private).load().expect("loaded");
+    assert!(loaded.bytes() == Some(server.bytes()));
+    let asked = server.requests();
+    assert!(asked.iter().all(|request| request.headers.contains_key("authorization")));
+    let other = Server::new(content(MIB), |_| Fault::None);
+    let there = other.url("/there");
+    let here = Server::new(Vec::new(), move |_| Fault::Redirect(there.clone()));
+    let url = here.url("/model").replace("//", "//user:password@");
+    Object::open(&url, &settings()).expect("opened");
+    assert!(!other.requests()[0].headers.contains_key("authorization"), "it is another server");
 }
 
 #[test]

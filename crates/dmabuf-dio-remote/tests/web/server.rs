@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+/// Objects of a store are below; they have a date.
+const BUCKET: &str = "/bucket/";
+
 /// What is wrong with an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -44,6 +47,7 @@ pub(crate) enum Fault {
 pub(crate) struct Request {
     /// How many came before, without the first, by which the object is opened.
     pub(crate) number: u64,
+    pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: HashMap<String, String>,
     pub(crate) range: Option<Range<u64>>,
@@ -176,7 +180,10 @@ impl Shared {
             Fault::Tag(tag) => Some(*tag),
             _ => self.tag,
         };
-        let tag = tag.map_or_else(String::new, |tag| format!("ETag: {tag}\r\n"));
+        let mut tag = tag.map_or_else(String::new, |tag| format!("ETag: {tag}\r\n"));
+        if request.path.starts_with(BUCKET) {
+            tag += "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n";
+        }
         let wanted = request.headers.get("if-match");
         if wanted.is_some_and(|wanted| self.tag != Some(wanted.as_str())) {
             return send(b"HTTP/1.1 412 No\r\nContent-Length: 0\r\n\r\n");
@@ -184,7 +191,7 @@ impl Shared {
         let range = request.range.clone().filter(|_| *fault != Fault::IgnoreRange);
         let Some(range) = range else {
             send(format!("HTTP/1.1 200 OK\r\nContent-Length: {all}\r\n{tag}\r\n").as_bytes())?;
-            return send(&self.bytes);
+            return if request.method == "HEAD" { Some(()) } else { send(&self.bytes) };
         };
         if range.start >= all {
             let head = format!(
@@ -232,7 +239,8 @@ fn parse(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
     if reader.read_line(&mut first).ok()? == 0 {
         return None;
     }
-    let path = first.split(' ').nth(1)?.to_owned();
+    let mut words = first.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
     let mut headers = HashMap::new();
     loop {
         let mut line = String::new();
@@ -244,5 +252,5 @@ fn parse(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
         let (start, last) = range.strip_prefix("bytes=")?.split_once('-')?;
         Some(start.parse().ok()?..last.parse::<u64>().ok()? + 1)
     });
-    Some(Request { number: 0, path, headers, range })
+    Some(Request { number: 0, method, path, headers, range })
 }
