@@ -119,7 +119,7 @@ fn what_does_not_fit_is_refused() {
     fails(2, &["load", "https://host/x", "--sha256", "12"]);
     fails(2, &["load", "env:NO_SUCH_VARIABLE"]);
     let error = fails(1, &["load", "https://host/folder/", "--", "cat", "{}"]);
-    assert!(error.contains("a web server has no list of objects"), "{error}");
+    assert!(error.contains("a web server does not list its files"), "{error}");
     let server = Server::new(content(100), |_| Fault::None);
     let error = fails(3, &["load", &server.url("/x"), "--backend", "memfd"]);
     assert!(error.contains("leave the backend out"), "{error}");

@@ -22,6 +22,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("bindings/python/examples/mooncake/move.py", "needs Mooncake; tests/fleet/mooncake runs it"),
     ("bindings/python/examples/nixl/fetch.py", "needs NIXL; tests/fleet/nixl runs it"),
     ("bindings/python/examples/nixl/serve.py", "needs NIXL; tests/fleet/nixl runs it"),
+    ("cmp", "compares with an object; tests/fleet/proxy runs it"),
     ("install", "writes to /etc; tests/containers/run runs it"),
     ("jq", "reads a file of Podman; tests/containers/run runs it"),
     ("nc", "waits for a connection"),
