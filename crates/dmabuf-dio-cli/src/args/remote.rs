@@ -9,8 +9,21 @@ use dmabuf_dio::{Errno, Error};
 use dmabuf_dio_remote::{Settings, Sums};
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use dmabuf_dio_terminal::size::parse_size;
+use sha2::{Digest as _, Sha256};
 
 use super::url::{is_prefix, is_url};
+
+/// Variables that lead the same URL to another server.
+const ENDPOINTS: [&str; 8] = [
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "GOOGLE_BASE_URL",
+    "AZURE_STORAGE_ENDPOINT",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+];
 
 /// Options of `load` and `keep` for objects.
 #[derive(Clone, Debug, Default, Args)]
@@ -87,8 +100,45 @@ impl RemoteArgs {
         Self { sha256: None, sums: None, ca: self.ca.clone() }
     }
 
+    /// A digest of what the bytes of an object depend on: the whole URL, where it is searched for, and the sums that it
+    /// is checked against.
+    pub(crate) fn digest(&self, url: &Path) -> String {
+        let mut sum = Sha256::new();
+        let mut add = |name: &str, value: &[u8]| {
+            sum.update((name.len() as u64).to_le_bytes());
+            sum.update(name);
+            sum.update((value.len() as u64).to_le_bytes());
+            sum.update(value);
+        };
+        add("url", url.as_os_str().as_encoded_bytes());
+        for name in ENDPOINTS {
+            add(name, std::env::var_os(name).unwrap_or_default().as_encoded_bytes());
+        }
+        add("sha256", self.sha256.as_ref().map_or(&[], |sum| &sum[..]));
+        // A file that cannot be read is an error of the load.
+        let sums = self.sums.as_ref().and_then(|path| std::fs::read(path).ok());
+        add("sums", sums.as_deref().unwrap_or_default());
+        format!("{:x}", sum.finalize())
+    }
+
     pub(crate) fn settings(&self) -> Result<Settings, Error> {
         let sums = self.sums.as_deref().map(read_sums).transpose()?;
         Ok(Settings { sha256: self.sha256, sums, ca: self.ca.clone(), ..Settings::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digest_depends_on_the_query_and_on_sums() {
+        let plain = RemoteArgs::default();
+        let digest = |url: &str| plain.digest(Path::new(url));
+        let url = "https://models/m?file=a";
+        assert_eq!(digest(url), digest(url));
+        assert_ne!(digest(url), digest("https://models/m?file=b"));
+        let checked = RemoteArgs { sha256: Some([1; 32]), ..RemoteArgs::default() };
+        assert_ne!(digest(url), checked.digest(Path::new(url)));
     }
 }

@@ -26,6 +26,11 @@ impl RemoteArgs {
     }
 
     #[allow(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn digest(&self, _url: &Path) -> String {
+        String::new()
+    }
+
+    #[allow(clippy::unused_self, reason = "as with the feature")]
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
         if is_url(path) { Err(missing(path)) } else { Ok(()) }
     }

@@ -24,11 +24,12 @@ pub(super) fn source(args: &KeepArgs, wanted: &Wanted) -> Box<dyn Source> {
         return Box::new(OnDisk::new(path));
     }
     let (name, remote) = (shown(&path), args.remote.clone());
+    let asked = args.remote.digest(&path);
     let open = move || {
         if is_prefix(&path) {
             return remote::folder(&path, &remote).map(Opened::Folder);
         }
         remote::open(&path, &remote).map(Opened::Content)
     };
-    Box::new(Stored::new(name.to_string_lossy(), open))
+    Box::new(Stored::new(name.to_string_lossy(), open).asked(asked))
 }

@@ -45,13 +45,13 @@ impl Origin {
         }
     }
 
-    /// What tells this version from others.
+    /// What tells this version from others: a strong tag or a generation. Times and weak tags are of several.
     pub(crate) fn version(&self) -> Option<String> {
         let other = match self {
-            Self::Web(web) => &web.modified,
-            Self::Store(store) => &store.version,
+            Self::Web(_) => None,
+            Self::Store(store) => store.version.as_deref(),
         };
-        self.tag().or(other.as_deref()).map(str::to_owned)
+        self.tag().filter(|tag| answer::is_strong(tag)).or(other).map(str::to_owned)
     }
 
     /// Asks for a range of that version.
