@@ -8,7 +8,8 @@ mod common;
 #[path = "../../dmabuf-dio-remote/tests/web/server.rs"]
 mod server;
 
-use std::process::{Output, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Output, Stdio};
 
 use common::{eventually, folder, program, text};
 
@@ -116,8 +117,15 @@ fn what_does_not_fit_is_refused() {
     let sha256 = "0".repeat(64);
     let error = fails(2, &["load", text(&file), "--sha256", &sha256]);
     assert!(error.contains("--verify"), "{error}");
+    let error = fails(2, &["load", "keep:none", "--sha256", &sha256, "--", "true"]);
+    assert!(error.contains("are for objects"), "{error}");
     fails(2, &["load", "https://host/x", "--sha256", "12"]);
     fails(2, &["load", "env:NO_SUCH_VARIABLE"]);
+    for wrong in ["https:/h/x?sig=secret", " https://h/x?sig=secret"] {
+        let error = fails(2, &["load", wrong]);
+        assert!(error.contains("it is no URL") && !error.contains("secret"), "{error}");
+        assert!(!fails(1, &["sum", wrong]).contains("secret"));
+    }
     let error = fails(1, &["load", "https://host/folder/", "--", "cat", "{}"]);
     assert!(error.contains("a web server does not list its files"), "{error}");
     let server = Server::new(content(100), |_| Fault::None);
@@ -144,4 +152,104 @@ fn interrupt_ends_a_load() {
     assert_eq!(unsafe { libc::kill(load.id() as i32, libc::SIGINT) }, 0);
     let output = load.wait_with_output().expect("it ended");
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+}
+
+/// The command, with this server as the store of `s3://bucket/`.
+fn with_store(server: &Server) -> Command {
+    let mut command = program();
+    for (name, value) in [
+        ("AWS_ENDPOINT_URL", server.url("").as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_REGION", "eu-1"),
+        ("AWS_ACCESS_KEY_ID", "A"),
+        ("AWS_SECRET_ACCESS_KEY", "B"),
+    ] {
+        command.env(name, value);
+    }
+    command
+}
+
+/// A store that has these objects: all with the same bytes, but for those without any.
+fn store(objects: &[(&str, u64)]) -> Server {
+    let date = "<LastModified>2024-01-01T00:00:00.000Z</LastModified>";
+    let entries: String = objects
+        .iter()
+        .map(|(key, size)| {
+            format!("<Contents><Key>{key}</Key>{date}<ETag>e</ETag><Size>{size}</Size></Contents>")
+        })
+        .collect();
+    let list =
+        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>");
+    let list: &'static str = list.leak();
+    Server::new(content(1000), move |request| match request.path.contains("list-type=2") {
+        true => Fault::Status(200, "", list),
+        false => Fault::None,
+    })
+}
+
+#[test]
+fn objects_that_stand_for_folders_are_left_out() {
+    let server = store(&[("p/sub/", 0), ("p/sub/a~[1]", 1000), ("p/b", 1000), ("p/none", 0)]);
+    let script = "cd \"$1\" && find . -not -type d | sort && cat 'sub/a~[1]'";
+    let mut load = with_store(&server);
+    let load =
+        load.args(["load", "s3://bucket/p/", "--quiet", "--", "sh", "-c", script, "x", "{}"]);
+    let output = load.output().expect("run");
+    assert!(output.status.success(), "{}", said(&output));
+    let expected = [b"./b\n./none\n./sub/a~[1]\n", server.bytes()].concat();
+    assert!(output.stdout == expected, "{}", said(&output));
+}
+
+#[test]
+fn keys_that_are_no_names_are_told_at_once() {
+    for (objects, what) in [
+        (&[("p/b", 1000), ("p//c", 1000)][..], "the key \"p//c\" has an empty part"),
+        (&[("p/a", 1000), ("p/a/b", 1000)], "the key a is an object, and a folder of others"),
+    ] {
+        let server = store(objects);
+        let load = with_store(&server).args(["load", "s3://bucket/p/", "--", "ls", "{}"]).output();
+        let output = load.expect("run");
+        let text = said(&output);
+        assert!(output.status.code() == Some(1) && text.contains(what), "{text}");
+        assert_eq!(server.requests().len(), 1, "it was tried again, or loaded");
+    }
+}
+
+#[test]
+fn interrupt_ends_what_waits_for_a_store() {
+    for arguments in [
+        &["load", "s3://bucket/p/", "--", "ls", "{}"][..],
+        &["load", "s3://bucket/p"],
+        &["sum", "s3://bucket/p"],
+    ] {
+        let server = Server::new(Vec::new(), |_| Fault::Status(503, "Retry-After: 60\r\n", ""));
+        let mut child = with_store(&server);
+        let child = child.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("started");
+        eventually("nothing was asked for", || !server.requests().is_empty());
+        // SAFETY: the process is a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+        let output = child.wait_with_output().expect("it ended");
+        assert_eq!(output.status.code(), Some(130), "{arguments:?} {}", said(&output));
+    }
+}
+
+#[test]
+fn more_objects_than_files_may_be_open_are_refused_at_once() {
+    let names: Vec<String> = (0..20).map(|number| format!("p/{number}")).collect();
+    let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 1000)).collect();
+    let server = store(&objects);
+    let mut load = with_store(&server);
+    let limit = libc::rlimit { rlim_cur: 40, rlim_max: 40 };
+    // SAFETY: the limit is valid for the call.
+    let lower = move || match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    // SAFETY: the function makes one system call.
+    unsafe { load.pre_exec(lower) };
+    let output = load.args(["load", "s3://bucket/p/", "--", "ls", "{}"]).output().expect("run");
+    let text = said(&output);
+    assert!(text.contains("20 files are to be loaded") && text.contains("ulimit -n"), "{text}");
+    assert_eq!(server.requests().len(), 1);
 }

@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dmabuf_dio::content::{Fetched, Fill};
 use dmabuf_dio::{Errno, Error};
 
 use crate::pace::Pace;
-use crate::range::TICK;
 use crate::source::Source;
 use crate::trouble::{Trouble, failed};
 
 /// Ranges are not made shorter than this to give each connection one.
 const WORTH_A_REQUEST: u64 = 1 << 20;
+
+/// How often a wait looks at whether the load was cancelled.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// The read of a range of an object.
 pub(crate) struct Job<'a> {

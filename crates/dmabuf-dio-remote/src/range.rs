@@ -12,13 +12,10 @@ use dmabuf_dio::Result;
 use dmabuf_dio::content::Fetched;
 use futures_util::StreamExt as _;
 
-use crate::job::Job;
+use crate::job::{Job, TICK};
 use crate::settings::Settings;
 use crate::sums::Checking;
 use crate::trouble::{Trouble, failed};
-
-/// How often a wait looks at whether the load was cancelled.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// The first pause before a request is made again, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use dmabuf_dio::{Errno, Error};
-use dmabuf_dio_remote::{Settings, Sums};
+use dmabuf_dio_remote::{Settings, Sums, is_nearly_url};
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::signals;
 use dmabuf_dio_terminal::size::parse_size;
 use sha2::{Digest as _, Sha256};
 
-use super::url::{is_prefix, is_url};
+use super::url::{is_prefix, is_url, shown};
 
 /// Variables that lead the same URL to another server.
 const ENDPOINTS: [&str; 8] = [
@@ -83,6 +84,11 @@ impl RemoteArgs {
 
     /// Fails if an option does not fit what is loaded.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
+        if is_nearly_url(path) && !path.exists() {
+            let what =
+                format!("{}: there is no such file, and it is no URL", shown(path).display());
+            return Err(Failure::new(USAGE, what, "write s3://BUCKET/KEY or https://HOST/PATH"));
+        }
         let checks = self.checks();
         if !is_url(path) && (checks || self.ca.is_some()) {
             let what = "--sha256, --sums and --ca are for objects, and this is a file";
@@ -123,7 +129,8 @@ impl RemoteArgs {
 
     pub(crate) fn settings(&self) -> Result<Settings, Error> {
         let sums = self.sums.as_deref().map(read_sums).transpose()?;
-        Ok(Settings { sha256: self.sha256, sums, ca: self.ca.clone(), ..Settings::default() })
+        let (sha256, ca, cancel) = (self.sha256, self.ca.clone(), signals::token());
+        Ok(Settings { sha256, sums, ca, cancel, ..Settings::default() })
     }
 }
 

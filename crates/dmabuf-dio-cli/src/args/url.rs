@@ -7,15 +7,18 @@ pub(crate) fn is_url(path: &Path) -> bool {
     dmabuf_dio_remote::is_url(path)
 }
 
-/// Whether it stands for all objects whose names begin so.
+/// Whether it stands for all objects whose names begin so. What has a query is one object.
 pub(crate) fn is_prefix(path: &Path) -> bool {
-    is_url(path) && path.to_str().is_some_and(|text| text.ends_with('/'))
+    let is_folder = |text: &str| text.ends_with('/') && !text.contains(['?', '#']);
+    is_url(path) && path.to_str().is_some_and(is_folder)
 }
 
 /// A path as it is shown: URLs without what may be secret.
 pub(crate) fn shown(path: &Path) -> PathBuf {
     match path.to_str() {
-        Some(url) if is_url(path) => dmabuf_dio_remote::shown(url),
+        Some(url) if is_url(path) || dmabuf_dio_remote::is_nearly_url(path) => {
+            dmabuf_dio_remote::shown(url)
+        }
         _ => path.to_owned(),
     }
 }

@@ -2,7 +2,9 @@
 //! The loader of the library, with the settings of the command line.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use dmabuf_dio::content::Content;
 use dmabuf_dio::{Buffer, Loader, Report};
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::signals;
@@ -18,11 +20,16 @@ pub(crate) fn loader(path: &Path, args: &LoadArgs) -> dmabuf_dio::Result<Loader<
     } else {
         Loader::new(path)
     };
-    Ok(loader
-        .options(args.options())
-        .offset(args.offset)
-        .length(args.length)
-        .cancel(signals::token()))
+    Ok(with_settings(loader, args))
+}
+
+/// The same, of something that is opened.
+pub(crate) fn loader_of(content: Arc<dyn Content>, args: &LoadArgs) -> Loader<'static> {
+    with_settings(Loader::from_content(content), args)
+}
+
+fn with_settings(loader: Loader<'static>, args: &LoadArgs) -> Loader<'static> {
+    loader.options(args.options()).offset(args.offset).length(args.length).cancel(signals::token())
 }
 
 /// The report of a load.

@@ -7,21 +7,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use dmabuf_dio::{Buffer, Error, Kind, Numa, Progress, Report, probe};
+use dmabuf_dio::{Buffer, Direction, Error, Kind, Numa, Progress, Report, probe};
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::signals;
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::loader::loader;
+use super::loader::{loader, loader_of};
 use super::plan::{Load, Plan};
 use super::verify::Verified;
 use crate::args::files::LoadArgs;
+use crate::args::url::shown;
 use crate::show::exact;
 
 /// Loads at the same time. One load keeps the disk busy. The others use the disk while that one
 /// allocates memory or ends. More only compete for memory bandwidth.
 const MOST_AT_ONCE: usize = 4;
+
+/// Files that this process has open besides those that it loads.
+const OTHER_FILES: u64 = 32;
 
 /// A loaded file and its report.
 pub(super) struct Ready<'a> {
@@ -44,6 +49,7 @@ pub(crate) struct Cost {
 /// Loads and seals the files of a plan, in its order.
 pub(crate) fn load(plan: &Plan, args: &LoadArgs) -> Result<(Vec<Buffer>, Cost), Failure> {
     check_memory(plan, args)?;
+    check_files(plan)?;
     let before = (Instant::now(), cpu_seconds(), storage_bytes());
     let files = load_all(plan, args)?;
     let cost = Cost {
@@ -85,6 +91,19 @@ fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
     ))
 }
 
+/// Fails if this process may not have so many open files: each that is loaded is one.
+fn check_files(plan: &Plan) -> Result<(), Failure> {
+    let (wanted, limit) = (plan.loads.len() as u64, getrlimit(Resource::Nofile).current);
+    match limit.filter(|limit| wanted > 1 && wanted + OTHER_FILES > *limit) {
+        None => Ok(()),
+        Some(limit) => Err(Failure::new(
+            FAILED,
+            format!("{wanted} files are to be loaded, and this process may have {limit} open"),
+            format!("raise the limit: ulimit -n {}", wanted + 2 * OTHER_FILES),
+        )),
+    }
+}
+
 fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {
     // The largest files come first, so that no large file is loaded alone at the end.
     let mut order: Vec<usize> = (0..plan.loads.len()).collect();
@@ -95,14 +114,23 @@ fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {
     let failure = Mutex::new(None);
     let work = || {
         while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match load_one(&plan.loads[index], args, &total) {
-                Ok(file) => *lock(&loaded[index]) = Some(file),
-                Err(error) => {
-                    // The other loads are of no use now. Their errors come later.
-                    signals::token().cancel();
-                    lock(&failure).get_or_insert(error);
+            let load = &plan.loads[index];
+            let error = if signals::token().is_cancelled() {
+                let (path, length) = (shown(load.source()), load.length);
+                Error::Cancelled { path, direction: Direction::Load, done: 0, length }
+            } else {
+                match load_one(plan, load, args, &total) {
+                    Ok(file) => {
+                        *lock(&loaded[index]) = Some(file);
+                        continue;
+                    }
+                    Err(error) => error,
                 }
-            }
+            };
+            // The other loads are of no use now. Their errors come later.
+            lock(&failure).get_or_insert(error);
+            signals::token().cancel();
+            break;
         }
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -125,8 +153,12 @@ fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {
     Ok(files.flatten().collect())
 }
 
-fn load_one(load: &Load, args: &LoadArgs, total: &Total) -> Result<Buffer, Error> {
-    let mut loader = loader(load.source(), args)?;
+fn load_one(plan: &Plan, load: &Load, args: &LoadArgs, total: &Total) -> Result<Buffer, Error> {
+    let place = &load.names[0].place;
+    let mut loader = match (&plan.store, place.strip_prefix(&plan.name)) {
+        (Some(store), Ok(name)) => loader_of(store.open(name)?, args),
+        _ => loader(load.source(), args)?,
+    };
     if !args.common.quiet {
         loader = loader.progress(total.callback());
     }

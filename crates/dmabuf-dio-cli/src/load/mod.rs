@@ -24,6 +24,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     if let Some(program) = args.command.first() {
         program::check(program)?;
     }
+    args.remote.check(&args.file)?;
     if let Some(found) = kept::find(args)? {
         if kept::is_enough(args) {
             return kept::run(args, &found);
@@ -31,7 +32,6 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         return run(&LoadArgs { file: found.path, ..args.clone() });
     }
     refuse_min_size(args)?;
-    args.remote.check(&args.file)?;
     if template::wants_path(&args.command) { by_path::run(args) } else { inherited::run(args) }
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides which files are loaded and which are linked.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use dmabuf_dio::content::Folder;
 use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
 use dmabuf_dio_terminal::size::show_size;
 
@@ -29,6 +31,8 @@ pub(crate) struct Plan {
     /// Folders to create, each before those in it.
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) links: Vec<Link>,
+    /// Opens the objects of a prefix, all with the same connections.
+    pub(crate) store: Option<Arc<dyn Folder>>,
 }
 
 /// A file to load.
@@ -98,14 +102,17 @@ pub(crate) fn of_prefix(path: &Path, args: &LoadArgs, is_range: bool) -> Result<
         return fail(USAGE, "a range of a prefix cannot be loaded", hint);
     }
     let name = PathBuf::from(name_of(path));
-    let mut plan = Plan { folders: vec![name.clone()], name, ..Plan::default() };
-    for (inner, source, length) in remote::list(path, &args.remote)? {
+    let store = remote::folder(path, &args.remote)?;
+    let opens = Some(Arc::clone(&store));
+    let mut plan = Plan { folders: vec![name.clone()], name, store: opens, ..Plan::default() };
+    let mut known = HashSet::from([plan.name.clone()]);
+    for (inner, source, length) in remote::list(path, store.as_ref())? {
         let place = plan.name.join(&inner);
         let mut above: Vec<_> =
             place.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
         above.reverse();
         for folder in above {
-            if !plan.folders.iter().any(|known| known == folder) {
+            if known.insert(folder.to_owned()) {
                 plan.folders.push(folder.to_owned());
             }
         }

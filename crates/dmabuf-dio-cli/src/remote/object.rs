@@ -25,9 +25,9 @@ pub(crate) fn folder(path: &Path, args: &RemoteArgs) -> dmabuf_dio::Result<Arc<d
 /// The objects of a prefix: their names in it, their URLs, and their lengths.
 pub(crate) fn list(
     path: &Path,
-    args: &RemoteArgs,
+    folder: &dyn Folder,
 ) -> Result<Vec<(PathBuf, PathBuf, u64)>, Failure> {
-    let found = folder(path, args)?.list()?;
+    let found = folder.list()?;
     let url = |name: &Path| {
         PathBuf::from(format!("{}{}", path.display(), escaped(&name.to_string_lossy())))
     };

@@ -31,7 +31,7 @@ fn left_out(path: &Path) -> dmabuf_dio::Error {
     }
 }
 
-pub(crate) fn list(path: &Path, _: &RemoteArgs) -> Result<Vec<(PathBuf, PathBuf, u64)>, Failure> {
+pub(crate) fn list(path: &Path, _: &dyn Folder) -> Result<Vec<(PathBuf, PathBuf, u64)>, Failure> {
     Err(missing(path))
 }
 
