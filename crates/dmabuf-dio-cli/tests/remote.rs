@@ -181,9 +181,11 @@ fn store(objects: &[(&str, u64)]) -> Server {
     let list =
         format!("<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>");
     let list: &'static str = list.leak();
-    Server::new(content(1000), move |request| match request.path.contains("list-type=2") {
-        true => Fault::Status(200, "", list),
-        false => Fault::None,
+    Server::new(content(1000), move |request| {
+        if request.path.contains("list-type=2") {
+            return Fault::Status(200, "", list);
+        }
+        Fault::None
     })
 }
 

@@ -67,8 +67,11 @@ impl Trouble {
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502..=504),
-            Self::Connect(_) | Self::Broken(_) | Self::Stalled(_) => true,
-            Self::Short { .. } | Self::Renewal => true,
+            Self::Connect(_)
+            | Self::Broken(_)
+            | Self::Stalled(_)
+            | Self::Short { .. }
+            | Self::Renewal => true,
             _ => false,
         }
     }
