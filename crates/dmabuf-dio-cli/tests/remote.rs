@@ -172,14 +172,12 @@ fn with_store(server: &Server) -> Command {
 /// A store that has these objects: all with the same bytes, but for those without any.
 fn store(objects: &[(&str, u64)]) -> Server {
     let date = "<LastModified>2024-01-01T00:00:00.000Z</LastModified>";
-    let entries: String = objects
-        .iter()
-        .map(|(key, size)| {
-            format!("<Contents><Key>{key}</Key>{date}<ETag>e</ETag><Size>{size}</Size></Contents>")
-        })
-        .collect();
-    let list =
-        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>");
+    let mut list = String::from("<ListBucketResult><IsTruncated>false</IsTruncated>");
+    for (key, size) in objects {
+        list += "<Contents>";
+        list += &format!("<Key>{key}</Key>{date}<ETag>e</ETag><Size>{size}</Size></Contents>");
+    }
+    list += "</ListBucketResult>";
     let list: &'static str = list.leak();
     Server::new(content(1000), move |request| {
         if request.path.contains("list-type=2") {
