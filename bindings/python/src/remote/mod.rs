@@ -39,11 +39,17 @@ impl Url {
 
     /// What messages call it.
     pub(crate) fn name(&self) -> PathBuf {
-        let shown = self.0.split(['?', '#']).next().unwrap_or_default();
-        let (scheme, rest) = shown.split_once("://").unwrap_or(("", shown));
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if !host.contains('@') && host.contains(':') && path.contains('@') {
+            // It may be a password with a slash.
+            return format!("{scheme}://").into();
+        }
+        // A password may have a # or a ?, so these end only what follows it.
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        format!("{scheme}://{host}{path}").into()
+        let shown = format!("{host}{path}");
+        let shown = shown.split(['?', '#']).next().unwrap_or_default();
+        format!("{scheme}://{shown}").into()
     }
 
     /// The exception of a call that takes files of this machine.

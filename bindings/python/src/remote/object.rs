@@ -18,7 +18,7 @@ type Opens = dyn Fn() -> Result<Arc<Object>, Error> + Send + Sync;
 pub(super) struct Kept {
     name: PathBuf,
     length: u64,
-    tag: Option<String>,
+    version: Option<String>,
     opens: Box<Opens>,
     /// With the number of forks before it was opened.
     current: Lock<(u32, Arc<Object>)>,
@@ -36,8 +36,8 @@ impl Kept {
     ) -> Result<Self, Error> {
         let object = opens()?;
         let (name, length) = (object.name().to_owned(), object.length());
-        let (tag, current) = (object.tag().map(str::to_owned), Lock::new((generation(), object)));
-        Ok(Self { name, length, tag, opens: Box::new(opens), current })
+        let (version, current) = (object.version(), Lock::new((generation(), object)));
+        Ok(Self { name, length, version, opens: Box::new(opens), current })
     }
 
     fn object(&self) -> Result<Arc<Object>, Error> {
@@ -49,7 +49,7 @@ impl Kept {
         }
         // Not under the lock, which forks wait for. Threads may do it twice.
         let object = (self.opens)()?;
-        if (object.length(), object.tag()) != (self.length, self.tag.as_deref()) {
+        if object.length() != self.length || object.version() != self.version {
             return Err(Error::Content {
                 name: self.name.clone(),
                 offset: 0,
@@ -77,6 +77,10 @@ impl Content for Kept {
 
     fn length(&self) -> u64 {
         self.length
+    }
+
+    fn version(&self) -> Option<String> {
+        self.version.clone()
     }
 
     fn read(&self, offset: u64, fill: &Fill<'_>) -> Result<Fetched, Error> {
