@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::error::{Error, Result};
 use crate::folder::Folder;
@@ -55,7 +55,15 @@ fn fits(folder: &Path, wanted: u64, files: u64, room: Room) -> Result<()> {
 /// it have.
 pub(crate) fn descriptors(files: usize) -> Result<()> {
     let used = std::fs::read_dir("/proc/self/fd").map_or(SPARE, |list| list.count() as u64);
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // rustix takes getrlimit(2) for a call that cannot fail; a container may forbid it.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call fills the structure, which outlives it.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Ok(());
+    }
+    #[allow(clippy::useless_conversion, reason = "the type differs by architecture")]
+    let known = |value: libc::rlim_t| (value != libc::RLIM_INFINITY).then_some(value.into());
+    let (current, maximum) = (known(limit.rlim_cur), known(limit.rlim_max));
     let Some(current) = raised(files as u64, used, current, maximum)? else { return Ok(()) };
     // If it cannot be raised, the load says so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum });
