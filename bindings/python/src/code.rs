@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::page::page_size;
 
-/// Maps all pages of the extension's code, some 2 MB. Without this the first load after a cold start
+/// Maps all pages of the extension, some megabytes. Without this the first load after a cold start
 /// waits for the disk again and again, whenever it reaches code that is not in memory.
 ///
 /// Does nothing before Linux 5.14 (`MADV_POPULATE_READ`, see madvise(2)).
@@ -41,14 +41,15 @@ unsafe extern "C" fn populate_if_here(
         .filter(|header| header.p_type == libc::PT_LOAD)
         .map(|header| {
             let start = base + header.p_vaddr as usize;
-            (start..start + header.p_memsz as usize, header.p_flags & libc::PF_W != 0)
+            start..start + header.p_memsz as usize
         })
         .collect();
-    if !segments.iter().any(|(range, _)| range.contains(&here)) {
+    if !segments.iter().any(|range| range.contains(&here)) {
         return 0;
     }
     let page = page_size();
-    for (range, _) in segments.iter().filter(|(_, is_writable)| !is_writable) {
+    // Also those that relocations are written to: not all of their pages are.
+    for range in segments {
         let start = range.start / page * page;
         let address = std::ptr::with_exposed_provenance_mut(start);
         // SAFETY: the range is mapped, and reading it changes nothing.
