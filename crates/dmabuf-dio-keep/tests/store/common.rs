@@ -23,7 +23,9 @@ pub(crate) fn tmpfs() -> Option<TempDir> {
 
 /// A folder for sources.
 pub(crate) fn disk() -> TempDir {
-    tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+    let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    tempfile::Builder::new().tempdir_in(parent).expect("a folder")
 }
 
 /// Bytes in which no two pages are equal.
