@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Error, Result};
 use crate::folder::Folder;
@@ -55,15 +55,9 @@ fn fits(folder: &Path, wanted: u64, files: u64, room: Room) -> Result<()> {
 /// it have.
 pub(crate) fn descriptors(files: usize) -> Result<()> {
     let used = std::fs::read_dir("/proc/self/fd").map_or(SPARE, |list| list.count() as u64);
-    // rustix takes getrlimit(2) for a call that cannot fail; a container may forbid it.
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call fills the structure, which outlives it.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Ok(());
-    }
-    #[allow(clippy::useless_conversion, reason = "the type differs by architecture")]
-    let known = |value: libc::rlim_t| (value != libc::RLIM_INFINITY).then_some(value.into());
-    let (current, maximum) = (known(limit.rlim_cur), known(limit.rlim_max));
+    let Some(current) = dmabuf_dio::probe::most_open_files() else { return Ok(()) };
+    // The call is not blocked, which rustix does not expect.
+    let maximum = getrlimit(Resource::Nofile).maximum;
     let Some(current) = raised(files as u64, used, current, maximum)? else { return Ok(()) };
     // If it cannot be raised, the load says so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum });
@@ -71,14 +65,9 @@ pub(crate) fn descriptors(files: usize) -> Result<()> {
 }
 
 /// The limit to set, if the present one is too low.
-fn raised(
-    files: u64,
-    used: u64,
-    current: Option<u64>,
-    maximum: Option<u64>,
-) -> Result<Option<u64>> {
+fn raised(files: u64, used: u64, current: u64, maximum: Option<u64>) -> Result<Option<u64>> {
     let wanted = files.saturating_add(used).saturating_add(SPARE);
-    if current.is_none_or(|current| current >= wanted) {
+    if current >= wanted {
         return Ok(None);
     }
     match maximum.filter(|maximum| *maximum < wanted) {
@@ -108,7 +97,7 @@ mod tests {
 
     #[test]
     fn limit_of_open_files_is_raised_as_far_as_it_goes() {
-        let raised = |files, maximum| raised(files, 10, Some(1024), maximum);
+        let raised = |files, maximum| raised(files, 10, 1024, maximum);
         assert_eq!(raised(100, Some(4096)).expect("enough"), None);
         assert_eq!(raised(2000, Some(4096)).expect("raised"), Some(2074));
         assert_eq!(raised(2000, None).expect("raised"), Some(2074));

@@ -92,7 +92,7 @@ fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
 
 /// Fails if this process may not have so many open files: each that is loaded is one.
 fn check_files(plan: &Plan) -> Result<(), Failure> {
-    let (wanted, limit) = (plan.loads.len() as u64, most_files());
+    let (wanted, limit) = (plan.loads.len() as u64, probe::most_open_files());
     match limit.filter(|limit| wanted > 1 && wanted + OTHER_FILES > *limit) {
         None => Ok(()),
         Some(limit) => Err(Failure::new(
@@ -101,15 +101,6 @@ fn check_files(plan: &Plan) -> Result<(), Failure> {
             format!("raise the limit: ulimit -n {}", wanted + 2 * OTHER_FILES),
         )),
     }
-}
-
-/// How many files this process may have open; `None` if that cannot be asked, which rustix takes for a bug.
-fn most_files() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call fills the structure, which outlives it.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    #[allow(clippy::useless_conversion, reason = "the type differs by architecture")]
-    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur.into())
 }
 
 fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {

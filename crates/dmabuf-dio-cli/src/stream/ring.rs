@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sizes of blocks, and how many of them a ring has.
 
+use dmabuf_dio::probe;
 use dmabuf_dio_stream::available;
-use rustix::process::{Resource, getrlimit};
 
 use crate::args::streams::RingArgs;
 
@@ -28,7 +28,7 @@ pub(super) fn numbers(
     block: u64,
     bytes_per_second: Option<f64>,
 ) -> (usize, usize) {
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let files = probe::most_open_files().unwrap_or(u64::MAX);
     limited(args, block, bytes_per_second, available(), files)
 }
 

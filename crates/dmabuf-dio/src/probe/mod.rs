@@ -241,6 +241,12 @@ pub fn available_memory_of(node: u32) -> Option<u64> {
     place::available(node)
 }
 
+/// How many files this process may have open at a time: `RLIMIT_NOFILE` in getrlimit(2). `None` if nothing limits
+/// it, or if the call is blocked.
+pub fn most_open_files() -> Option<u64> {
+    crate::limit::current(rustix::process::Resource::Nofile)
+}
+
 /// Whether the page cache has the page of an open file at `offset`, in bytes. The question makes the kernel
 /// read nothing, unlike a read with `RWF_NOWAIT`. `None` if unknown: before Linux 6.5, and on overlayfs.
 pub fn is_cached(file: BorrowedFd<'_>, offset: u64) -> Option<bool> {
