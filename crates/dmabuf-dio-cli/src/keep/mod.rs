@@ -28,28 +28,37 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), Failure> {
         return list::run(args);
     }
     // Its handlers precede all threads.
-    let cancel = signals::token();
+    signals::token();
     let store = Store::create(folder(args)?).map_err(failure)?;
     let mut kept = Vec::new();
     for wanted in &args.wanted {
-        let bar = Bar::new("keeping");
-        let shown = bar.clone();
-        let progress = move |done, total| shown.update(done, total);
-        let loading = Loading {
-            options: args.options(),
-            progress: (!args.quiet).then(|| Arc::new(progress) as _),
-            cancel: cancel.clone(),
-        };
-        let result = store.keep(&wanted.name, &*source::source(args, wanted), &loading);
-        bar.finish();
-        let result = result
-            .map_err(|error| Failure::if_interrupted().err().unwrap_or_else(|| failure(error)))?;
+        let source = source::source(args, wanted);
+        let result =
+            watched("keeping", args, |loading| store.keep(&wanted.name, &*source, loading))?;
         if !args.json {
             report::print(args, &result)?;
         }
         kept.push(result);
     }
     if args.json { report::json(&kept) } else { Ok(()) }
+}
+
+/// Loads with a progress bar, unless nothing is to be shown, until a signal.
+fn watched<T>(
+    what: &'static str,
+    args: &KeepArgs,
+    load: impl FnOnce(&Loading) -> dmabuf_dio_keep::Result<T>,
+) -> Result<T, Failure> {
+    let bar = Bar::new(what);
+    let shown = bar.clone();
+    let progress = move |done, total| shown.update(done, total);
+    let result = load(&Loading {
+        options: args.options(),
+        progress: (!args.quiet).then(|| Arc::new(progress) as _),
+        cancel: signals::token().clone(),
+    });
+    bar.finish();
+    result.map_err(|error| Failure::if_interrupted().err().unwrap_or_else(|| failure(error)))
 }
 
 /// The folder that files are kept in.
