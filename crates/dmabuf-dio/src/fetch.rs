@@ -27,6 +27,7 @@ use crate::options::Options;
 use crate::refusal::attempt::Attempt;
 use crate::report::measure::Before;
 use crate::report::{Mode, Report};
+use crate::settle::settle;
 use crate::threads;
 use crate::transfer::layout::Layout;
 use crate::transfer::supply::{StopOnDrop, Supply};
@@ -134,16 +135,8 @@ impl Fetch<'_> {
             return Err(Error::NoProc);
         }
         let buf = self.fresh(layout.data_offset + self.length, layout, report)?;
-        let lock = self.options.lock.then(|| lock_pages(&buf, report)).transpose()?.flatten();
-        let buffer = if self.options.kind == Kind::File {
-            // Created last: pages cannot be collapsed into huge ones once they are pinned.
-            let place = self.options.place(0)?;
-            let dma_buf = udmabuf::over(&buf, place.as_ref());
-            Buffer::file(buf, dma_buf.map_err(|attempt| attempt.into_refusal(Backend::Udmabuf)))
-        } else {
-            Buffer::from(buf)
-        };
-        Ok(Made { buffer: buffer.with_lock(lock), refusals: Vec::new() })
+        let buffer = settle(buf, self.options, report)?;
+        Ok(Made { buffer, refusals: Vec::new() })
     }
 
     /// A dma-buf over a memfd or of the system heap; where neither can be had, a memfd if that is allowed.
@@ -154,15 +147,15 @@ impl Fetch<'_> {
                 let memfd = self.fresh(layout.buffer, layout, report)?;
                 // The content would have to be fetched again for a dma-buf of another kind.
                 match udmabuf::make(device.as_fd(), &memfd) {
-                    Ok(buf) => return self.locked(Buffer::from(buf), refusals, report),
+                    Ok(buf) => {
+                        let buffer = settle(buf, self.options, report)?;
+                        return Ok(Made { buffer, refusals });
+                    }
                     Err(attempt) => refusals.push(attempt.into_refusal(Backend::Udmabuf)),
                 }
                 if self.options.kind == Kind::Any {
-                    let lock = self.options.lock.then(|| lock_pages(&memfd, report)).transpose()?;
-                    return Ok(Made {
-                        buffer: Buffer::from(memfd).with_lock(lock.flatten()),
-                        refusals,
-                    });
+                    let buffer = settle(memfd, self.options, report)?;
+                    return Ok(Made { buffer, refusals });
                 }
             }
             Err(attempt) => {
@@ -173,7 +166,8 @@ impl Fetch<'_> {
                         let access = CpuAccess::writing(&buf)?;
                         report.fetched = Some(self.fill(&mapping, layout.data_offset)?);
                         access.end()?;
-                        return self.locked(Buffer::from(buf), refusals, report);
+                        let buffer = settle(buf, self.options, report)?;
+                        return Ok(Made { buffer, refusals });
                     }
                     Err(error @ Error::NoMemory { .. }) => return Err(error),
                     Err(error) => refusals.push(Attempt::from(error).into_refusal(Backend::Heap)),
@@ -185,17 +179,6 @@ impl Fetch<'_> {
             }
         }
         Err(Error::Unavailable { asked: None, kind: Some(Kind::DmaBuf), refusals })
-    }
-
-    #[allow(clippy::unnecessary_wraps, reason = "a tail of functions that fail")]
-    fn locked(&self, buffer: Buffer, refusals: Vec<Refusal>, report: &mut Report) -> Result<Made> {
-        if self.options.lock {
-            report.locked = true;
-            report.notes.push(
-                "nothing had to be locked: the pages of a dma-buf are never swapped out".into(),
-            );
-        }
-        Ok(Made { buffer, refusals })
     }
 
     /// A new memfd of `len` bytes with the content.
@@ -281,13 +264,6 @@ fn finish(report: &mut Report, before: &Before) {
     if report.seconds > 0.0 {
         report.gb_per_second = report.bytes as f64 / report.seconds / 1e9;
     }
-}
-
-/// Keeps the pages of a memfd in memory.
-fn lock_pages(buf: &Shared, report: &mut Report) -> Result<Option<Mapping>> {
-    report.locked = true;
-    // The memory is never in reserved huge pages, which cannot be locked so.
-    Mapping::locked(buf.as_fd(), buf.len()).map(Some)
 }
 
 /// Contents are loaded without a backend.

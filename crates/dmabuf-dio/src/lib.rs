@@ -80,6 +80,7 @@ mod origin;
 mod refusal;
 mod report;
 mod save;
+mod settle;
 mod threads;
 mod transfer;
 

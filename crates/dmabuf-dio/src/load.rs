@@ -6,24 +6,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::backend::udmabuf;
 use crate::buffer::Buffer;
-use crate::buffer::shared::{Shared, check_range};
+use crate::buffer::shared::check_range;
 use crate::choose::table;
 use crate::choose::{self, Run, choose};
 use crate::content::Content;
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};
-use crate::fd::is_hugetlbfs;
 use crate::fetch::Fetch;
 use crate::file::{self, File, Spec};
 use crate::kind::Kind;
-use crate::memory::Mapping;
-use crate::memory::place::Place;
 use crate::numa::Numa;
 use crate::options::{Options, option_methods};
 use crate::report::Report;
+use crate::settle::settle;
 use crate::transfer::layout::Layout;
 use crate::transfer::private;
 use crate::transfer::task::{Task, Transferred};
@@ -211,18 +208,10 @@ impl<'f> Loader<'f> {
         .map_err(no_dma_buf)?;
         let (buf, mut report) = Run::by(before, chosen).report(&task, |buf| Some(buf.kind()));
         report.numa = self.options.numa;
-        let lock = if self.options.lock { keep(&buf, &mut report)? } else { None };
-        let buffer = if self.options.kind == Kind::File {
-            debug_assert_eq!((data_offset, buf.len()), (0, length));
-            report.buffer = Some(Kind::File);
-            // Created last: pages cannot be collapsed into huge ones once they are pinned.
-            let dma_buf = udmabuf::over(&buf, Place::of(self.options.numa)?.as_ref());
-            Buffer::file(buf, dma_buf.map_err(|attempt| attempt.into_refusal(Backend::Udmabuf)))
-        } else {
-            Buffer::from(buf)
-        };
+        debug_assert!(self.options.kind != Kind::File || (data_offset, buf.len()) == (0, length));
+        let buffer = settle(buf, &self.options, &mut report)?;
         let range = data_offset..data_offset + length;
-        Ok(buffer.with_range(range).with_report(report).with_lock(lock))
+        Ok(buffer.with_range(range).with_report(report))
     }
 
     /// Loads into memory of this process.
@@ -397,17 +386,6 @@ impl<'f> Loader<'f> {
         let (options, control) = (&self.options, &self.control);
         Ok(Fetch { content, offset: self.offset, length, options, control })
     }
-}
-
-/// Keeps the pages of a new buffer in memory: a mapping that locks them, if they can be swapped out.
-fn keep(buf: &Shared, report: &mut Report) -> Result<Option<Mapping>> {
-    report.locked = true;
-    if !buf.is_dma_buf() && !is_hugetlbfs(buf.as_fd()) {
-        return Mapping::locked(buf.as_fd(), buf.len()).map(Some);
-    }
-    let what = if buf.is_dma_buf() { "the pages of a dma-buf" } else { "reserved huge pages" };
-    report.notes.push(format!("nothing had to be locked: {what} are never swapped out"));
-    Ok(None)
 }
 
 /// A memfd can always be created, so if no backend is available, a dma-buf was requested.
