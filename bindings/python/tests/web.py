@@ -58,6 +58,8 @@ def serving() -> Generator[Store, None, None]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body are two writes: the second would wait for the client's delayed acknowledgement.
+        disable_nagle_algorithm = True
 
         def do_HEAD(self) -> None:
             self.answer(with_body=False)

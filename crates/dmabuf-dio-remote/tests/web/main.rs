@@ -129,13 +129,13 @@ fn stalled_requests_are_made_again() {
         3 => Fault::Stall(1000),
         _ => Fault::None,
     });
-    let settings = Settings { stall: Duration::from_millis(300), ..settings() };
+    let settings = Settings { stall: Duration::from_secs(2), ..settings() };
     assert_loads(&server, &settings);
     let server = Server::new(content(MIB), |_| Fault::Stall(0));
-    let settings = Settings { tries: 2, stall: Duration::from_millis(100), ..settings };
+    let settings = Settings { tries: 2, ..settings };
     let error = load(&server, &settings).expect_err("it stalls");
     let Error::Content { errno, what, length: 1.., .. } = &error else { panic!("{error:?}") };
-    assert_eq!((errno.raw(), what.as_str()), (libc::ETIMEDOUT, "nothing arrived for 100 ms"));
+    assert_eq!((errno.raw(), what.as_str()), (libc::ETIMEDOUT, "nothing arrived for 2000 ms"));
 }
 
 #[test]

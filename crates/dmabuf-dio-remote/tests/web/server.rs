@@ -138,6 +138,8 @@ impl Drop for Server {
 impl Shared {
     /// Answers the requests of a connection.
     fn serve(&self, stream: &TcpStream) {
+        // Head and body are two writes: the second would wait for the client's delayed acknowledgement.
+        stream.set_nodelay(true).expect("an option of TCP");
         let mut reader = BufReader::new(stream);
         while let Some(mut request) = parse(&mut reader) {
             let fault = if request.is_first() && self.count.load(Ordering::Relaxed) == 0 {
