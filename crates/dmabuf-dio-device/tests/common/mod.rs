@@ -3,6 +3,9 @@
 
 #![allow(dead_code)]
 
+#[path = "../../../dmabuf-dio-tensors/tests/common/bytes.rs"]
+mod bytes;
+
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::Write as _;
@@ -25,15 +28,7 @@ pub(crate) fn folder() -> TempDir {
 
 /// A file in which no two pages are equal, and its bytes.
 pub(crate) fn sample(folder: &Path, name: &str, len: usize) -> (File, Vec<u8>) {
-    let mut state = len as u64 | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
+    let bytes = bytes::content(len, len as u64);
     let path = folder.join(name);
     let mut file = File::create(&path).expect("create a test file");
     file.write_all(&bytes).expect("write a test file");

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Folders on a tmpfs, and sources.
 
+#[path = "../../../dmabuf-dio-tensors/tests/common/bytes.rs"]
+mod bytes;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio_keep::{Kept, Loading, Name, OnDisk, Store};
 use tempfile::TempDir;
+
+pub(crate) use self::bytes::content;
 
 /// A folder on a tmpfs; `None`, and a word, if there is no tmpfs here.
 pub(crate) fn tmpfs() -> Option<TempDir> {
@@ -26,20 +31,6 @@ pub(crate) fn disk() -> TempDir {
     let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     tempfile::Builder::new().tempdir_in(parent).expect("a folder")
-}
-
-/// Bytes in which no two pages are equal.
-pub(crate) fn content(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 pub(crate) fn write(path: &Path, bytes: &[u8]) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads from a web server of the tests: right bytes, or an error that names the range.
 
+#[path = "../../../dmabuf-dio-tensors/tests/common/bytes.rs"]
+mod bytes;
 mod folder;
 mod server;
 
@@ -17,18 +19,8 @@ use self::server::{Fault, Request, Server};
 
 const MIB: usize = 1 << 20;
 
-/// Bytes in which no two ranges are equal.
 fn content(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    bytes::content(len, 1)
 }
 
 /// Small ranges, and patience that a test can wait for.

@@ -6,6 +6,8 @@
 
 #![allow(dead_code)]
 
+mod bytes;
+
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use std::sync::Arc;
 
 use dmabuf_dio_tensors::{Dtype, Model};
 use tempfile::TempDir;
+
+pub(crate) use self::bytes::content;
 
 /// A folder for one test.
 pub(crate) fn folder() -> TempDir {
@@ -33,20 +37,6 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) {
     file.write_all(bytes).expect("write a test file");
     file.sync_all().expect("sync a test file");
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("drop its cache");
-}
-
-/// Bytes in which no two tensors and no two pages are equal.
-pub(crate) fn content(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 /// A tensor to write, and its expected entry.
