@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::fill::Loading;
 use crate::holder::{HeldFile, Holder, Listener};
-use crate::identity::Stamp;
 use crate::name::Name;
 use crate::opened::OpenFile;
 use crate::packet::{Header, Held, MOST};
@@ -181,10 +180,7 @@ pub fn hold(
     } else {
         let files = found?;
         let held = load(name.as_str(), &files, loading, with_dma_buf)?;
-        let record = Record::new(Stamp::default(), &source.shown(), &files);
-        if !record.is_of(&source.shown(), &source.files()?) {
-            return Err(Error::Changed { path: source.shown().into() });
-        }
+        let record = Record::of_unchanged(source, &files)?;
         let state = State {
             record,
             is_folder: files.is_folder,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::folder::{Folder, Part};
 use crate::identity::{Identity, Stamp};
-use crate::source::{File, Files};
+use crate::source::{File, Files, Source};
 
 const SCHEMA: u32 = 1;
 /// Longer records are not read.
@@ -66,12 +66,12 @@ fn is_name(name: &str) -> bool {
 }
 
 impl Record {
-    pub(crate) fn new(stamp: Stamp, source: &str, files: &Files) -> Self {
+    fn new(source: &str, files: &Files) -> Self {
         let name = Path::new(source).file_name().map(|name| name.to_string_lossy().into_owned());
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
             schema: SCHEMA,
-            stamp,
+            stamp: Stamp::default(),
             source: source.to_owned(),
             name: name.unwrap_or_else(|| "file".into()),
             kept: now.map_or(0, |since| since.as_secs()),
@@ -82,6 +82,16 @@ impl Record {
             previous: None,
             stamps: Vec::new(),
         }
+    }
+
+    /// The record of files that are loaded, if the source still has them.
+    pub(crate) fn of_unchanged(source: &dyn Source, files: &Files) -> Result<Self> {
+        let shown = source.shown();
+        let record = Self::new(&shown, files);
+        if !record.is_of(&shown, &source.files()?) {
+            return Err(Error::Changed { path: shown.into() });
+        }
+        Ok(record)
     }
 
     /// Whether the source is the same as when it was kept.

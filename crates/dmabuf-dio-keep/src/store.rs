@@ -83,11 +83,7 @@ impl Store {
         }
         self.own(name)?;
         let filled = fill(folder, &files, loading)?;
-        let again = source.files()?;
-        let record = Record::new(Stamp::default(), &shown, &files);
-        if !record.is_of(&shown, &again) {
-            return Err(Error::Changed { path: shown.into() });
-        }
+        let record = Record::of_unchanged(source, &files)?;
         self.publish(name, &files, &filled, record)?;
         let record = Record::of_kept(folder, name.as_str()).ok_or_else(|| Error::Io {
             path: folder.at(name),
