@@ -4,11 +4,11 @@
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use object_store::ClientOptions;
 use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
@@ -29,8 +29,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const CONNECT_METADATA: Duration = Duration::from_secs(1);
 
 /// Bytes of an error page that are read, and how long that may take: its status is known without.
-pub(crate) const LONGEST_PAGE: usize = 16 << 10;
-pub(crate) const PAGE: Duration = Duration::from_secs(1);
+const LONGEST_PAGE: usize = 16 << 10;
+const PAGE: Duration = Duration::from_secs(1);
 
 /// Bytes of the longest answer that is no range: a list has at most 5,000 names.
 const LONGEST_LIST: usize = 32 << 20;
@@ -211,14 +211,19 @@ impl HttpService for Service {
     }
 }
 
-/// An answer that is no success, with what its page may tell: a little, and soon.
+/// An answer that is no success, with what its page may tell.
 async fn refused(answer: HttpResponse) -> HttpResponse {
     let (head, page) = answer.into_parts();
-    let mut pieces = page.bytes_stream();
+    HttpResponse::from_parts(head, start_of(page.bytes_stream()).await.into())
+}
+
+/// The start of an error page: a little, and soon.
+pub(crate) async fn start_of<B: AsRef<[u8]>, E>(page: impl Stream<Item = Result<B, E>>) -> Vec<u8> {
+    let mut page = pin!(page);
     let mut bytes = Vec::new();
     let read = async {
-        while let Some(Ok(piece)) = pieces.next().await {
-            bytes.extend_from_slice(&piece);
+        while let Some(Ok(piece)) = page.next().await {
+            bytes.extend_from_slice(piece.as_ref());
             if bytes.len() > LONGEST_PAGE {
                 break;
             }
@@ -226,7 +231,7 @@ async fn refused(answer: HttpResponse) -> HttpResponse {
     };
     let _ = tokio::time::timeout(PAGE, read).await;
     bytes.truncate(LONGEST_PAGE);
-    HttpResponse::from_parts(head, bytes.into())
+    bytes
 }
 
 /// An answer whose body is not longer than a list may be.

@@ -14,7 +14,7 @@ use reqwest::header::{
 use reqwest::{Client, Response, Url};
 
 use super::answer::{Body, is_strong};
-use crate::net::{LONGEST_PAGE, PAGE};
+use crate::net::start_of;
 use crate::trouble::{Trouble, code_in, of_transport, retry_after};
 
 /// How often a server may send us elsewhere before the first answer.
@@ -150,17 +150,7 @@ fn target(answer: &Response, url: &Url) -> Option<Url> {
 /// The trouble of an answer that is no success.
 async fn refused(answer: Response) -> Trouble {
     let (status, after) = (answer.status().as_u16(), retry_after(answer.headers()));
-    let mut body = Vec::new();
-    let mut pieces = answer.bytes_stream();
-    let read = async {
-        while let Some(Ok(piece)) = pieces.next().await {
-            body.extend_from_slice(&piece);
-            if body.len() > LONGEST_PAGE {
-                break;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(PAGE, read).await;
+    let body = start_of(answer.bytes_stream()).await;
     Trouble::Status { status, code: code_in(&String::from_utf8_lossy(&body)), after }
 }
 
