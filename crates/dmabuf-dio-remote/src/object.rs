@@ -61,11 +61,6 @@ impl Object {
         }
         Ok(Self(Source { name, origin, settings: settings.clone(), net }))
     }
-
-    /// The `ETag` of the version that is read, if the store names one.
-    pub fn tag(&self) -> Option<&str> {
-        self.0.origin.tag()
-    }
 }
 
 impl Content for Object {

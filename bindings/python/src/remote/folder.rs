@@ -9,12 +9,12 @@ use dmabuf_dio::content::{Content, Folder};
 use dmabuf_dio_remote::{Prefix, Settings};
 
 use super::Url;
-use super::object::Kept;
+use super::object::Reopened;
 use crate::lock::{Lock, generation};
 
 /// A folder, and the names of its contents for messages.
 #[derive(Clone, Debug)]
-pub(super) struct KeptFolder(Arc<Inner>);
+pub(super) struct ReopenedFolder(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -26,7 +26,7 @@ struct Inner {
     current: Lock<(u32, Arc<Prefix>)>,
 }
 
-impl KeptFolder {
+impl ReopenedFolder {
     /// The folder of a URL.
     pub(super) fn open(url: &Url) -> Result<Self, Error> {
         let prefix = Prefix::open(&url.0, &Settings::default())?;
@@ -63,7 +63,7 @@ impl KeptFolder {
     }
 }
 
-impl Folder for KeptFolder {
+impl Folder for ReopenedFolder {
     fn name(&self) -> &Path {
         &self.0.name
     }
@@ -74,7 +74,7 @@ impl Folder for KeptFolder {
 
     fn open(&self, name: &Path) -> Result<Arc<dyn Content>, Error> {
         let (folder, name) = (self.clone(), name.to_owned());
-        Ok(Arc::new(Kept::open(move || folder.prefix()?.object(&name))?))
+        Ok(Arc::new(Reopened::open(move || folder.prefix()?.object(&name))?))
     }
 }
 

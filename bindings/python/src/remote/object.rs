@@ -15,7 +15,7 @@ use crate::lock::{Lock, generation};
 type Opens = dyn Fn() -> Result<Arc<Object>, Error> + Send + Sync;
 
 /// An object, which each process opens for itself.
-pub(super) struct Kept {
+pub(super) struct Reopened {
     name: PathBuf,
     length: u64,
     version: Option<String>,
@@ -24,13 +24,13 @@ pub(super) struct Kept {
     current: Lock<(u32, Arc<Object>)>,
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for Reopened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Reopened").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Kept {
+impl Reopened {
     pub(super) fn open(
         opens: impl Fn() -> Result<Arc<Object>, Error> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
@@ -70,7 +70,7 @@ impl Kept {
     }
 }
 
-impl Content for Kept {
+impl Content for Reopened {
     fn name(&self) -> &Path {
         &self.name
     }
@@ -88,7 +88,7 @@ impl Content for Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for Reopened {
     fn drop(&mut self) {
         let current = self.current.get_mut();
         if current.0 != generation() {

@@ -10,15 +10,15 @@ use dmabuf_dio_remote::{Object, Settings};
 use dmabuf_dio_tensors::{Error as ModelError, Model};
 
 use super::Url;
-use super::folder::KeptFolder;
-use super::object::Kept;
+use super::folder::ReopenedFolder;
+use super::object::Reopened;
 use super::wait::cancellable;
 
 impl Url {
     /// Opens the object. Blocks.
     pub(crate) fn open(&self, cancel: &CancelToken) -> Result<Arc<dyn Content>, Error> {
         let (name, url) = (self.name(), self.0.clone());
-        let open = move || Kept::open(move || Object::open(&url, &Settings::default()));
+        let open = move || Reopened::open(move || Object::open(&url, &Settings::default()));
         let object = cancellable(&name, cancel, open)?;
         Ok(Arc::new(object))
     }
@@ -33,7 +33,7 @@ impl Url {
             let failed = |source| ModelError::Load { path: self.name(), source };
             return Model::open_content(self.open(cancel).map_err(failed)?, cancel);
         }
-        let (folder, name) = self.with_folder(cancel, KeptFolder::around)?;
+        let (folder, name) = self.with_folder(cancel, ReopenedFolder::around)?;
         let folder = Patient { folder, cancel };
         let path = folder.name().join(&name);
         match Model::open_in(&folder, &name, cancel) {
@@ -52,7 +52,7 @@ impl Url {
     }
 
     fn open_folder(&self, cancel: &CancelToken) -> Result<Model, ModelError> {
-        let folder = self.with_folder(cancel, KeptFolder::open)?;
+        let folder = self.with_folder(cancel, ReopenedFolder::open)?;
         Model::open_folder(&Patient { folder, cancel }, cancel)
     }
 
@@ -90,7 +90,7 @@ impl Url {
 /// A folder whose calls are given up when they are cancelled.
 #[derive(Debug)]
 struct Patient<'c> {
-    folder: KeptFolder,
+    folder: ReopenedFolder,
     cancel: &'c CancelToken,
 }
 
