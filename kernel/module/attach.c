@@ -147,8 +147,9 @@ static int dbx_pin(struct dbx_attachment *att, u32 *refusal)
 }
 
 /*
- * Borrows through the kernel mapping, which is kept for the life of the
- * attachment, as is the pin
+ * Borrows through the kernel mapping. It and the pin are kept for the life of the
+ * attachment, but a mapping that pages do not need to stay in place: nobody is
+ * charged for its page tables.
  */
 static int dbx_borrow_mapping(struct dbx_attachment *att, u32 *refusal)
 {
@@ -181,6 +182,10 @@ static int dbx_borrow_mapping(struct dbx_attachment *att, u32 *refusal)
 	ret = dbx_walk_mapping(att, refusal);
 	if (ret)
 		goto err_vunmap;
+	if (exporter->stays) {
+		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
+		iosys_map_clear(&att->map);
+	}
 	return 0;
 
 err_vunmap:
@@ -196,8 +201,8 @@ err_unpin:
  * @fd: file descriptor of the dma-buf
  * @refusal: with -EOPNOTSUPP set to DMABUF_DIO_REFUSED_*
  *
- * The attachment holds a reference to the dma-buf and, if the exporter does not
- * lend, its kernel mapping. dbx_detach() drops both.
+ * The attachment holds a reference to the dma-buf and, if the pages need it to
+ * stay in place, its kernel mapping. dbx_detach() drops both.
  *
  * Return: the attachment or an ERR_PTR, see struct dmabuf_dio_attach.
  */

@@ -27,7 +27,7 @@ struct dbx_attachment {
 	const struct dbx_segments *segs;
 	struct dbx_segments table;	/* of a buffer that is not ours */
 	struct dma_buf_attachment *pin;	/* with an exporter that pins */
-	struct iosys_map map;		/* of an exporter that does not lend */
+	struct iosys_map map;		/* of an exporter whose pages need it, else empty */
 	const struct dbx_exporter *exporter;
 	const struct dma_buf_file_ops *loan;	/* NULL: not by the kernel's loan */
 	struct delayed_work detach;	/* for dbx_detach() */

@@ -22,14 +22,14 @@ MODULE_PARM_DESC(exporters,
 
 static const struct dbx_exporter dbx_known[] = {
 	/* A buffer's memory is allocated and freed together with it. */
-	{ .vmap = "system_heap_vmap", .name = "system" },
-	{ .vmap = "cma_heap_vmap", .frees = true },
+	{ .vmap = "system_heap_vmap", .name = "system", .stays = true },
+	{ .vmap = "cma_heap_vmap", .stays = true, .frees = true },
 	/*
 	 * Folios of a memfd, pinned for the life of the dma-buf. Linux 7.3's takes
 	 * no lock; one that reaches attached devices has to, and looks the same.
 	 */
-	{ .vmap = "vmap_udmabuf", .name = "udmabuf", .unsynced = true,
-	  .locks = true },
+	{ .vmap = "vmap_udmabuf", .name = "udmabuf", .stays = true,
+	  .unsynced = true, .locks = true },
 };
 
 static const struct dbx_exporter dbx_named = { .locks = true };

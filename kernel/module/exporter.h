@@ -20,6 +20,8 @@ struct dbx_exporter {
 	 * not attached, and begin and end of CPU access do not reach it.
 	 */
 	struct device *(*own_device)(const struct dma_buf *dmabuf);
+	/* Its pages stay in place as long as the dma-buf is there, mapped or not. */
+	bool stays;
 	/* Its pages are allocated and stay in place while a device is attached. */
 	bool pins;
 	/* Begin and end of CPU access do not reach attached devices. */
