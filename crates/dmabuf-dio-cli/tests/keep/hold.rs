@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
+use dmabuf_dio::{Buffer, Kind};
 use dmabuf_dio_keep::receive;
 
 use super::common::{folder, program};
@@ -113,6 +114,41 @@ fn held_memory_cannot_be_written() {
             assert!(rustix::fs::ftruncate(&file, 0).is_err() || length == 0);
             assert!(rustix::fs::ftruncate(&file, length + 1).is_err(), "an empty one, too");
         }
+    }
+    signal(&mut child, libc::SIGKILL);
+}
+
+#[test]
+fn dma_buf_is_the_memory_that_others_read() {
+    if fs::File::options().read(true).write(true).open("/dev/udmabuf").is_err() {
+        println!("skipped: /dev/udmabuf cannot be opened");
+        return;
+    }
+    let disk = folder();
+    let short = tempfile::tempdir().expect("a folder whose path is short");
+    let source = disk.path().join("model.gguf");
+    let mut content: Vec<u8> = (0..(2 << 20) + 5).map(|at: u32| (at % 251) as u8).collect();
+    fs::write(&source, &content).expect("a source");
+    let mut manager = Manager::new(short.path(), &["s", "dma-buf"]);
+    let mut child = manager.start(&service("m", &source));
+    // Also what the service manager has kept of it
+    for again in 0..2 {
+        let mut received = receive(&short.path().join("dma-buf")).expect("an answer");
+        assert_eq!(received.header.files[0].kind, Kind::DmaBuf);
+        let mut buffer = Buffer::from_fd(received.descriptors.remove(0)).expect("a buffer");
+        assert_eq!(buffer.kind(), Kind::DmaBuf);
+        let all = buffer.map().expect("mapped").to_vec().expect("read");
+        assert_eq!(all[..content.len()], content);
+        assert!(all[content.len()..].iter().all(|byte| *byte == 0), "the end of the last page");
+
+        // Whoever has it can write it, as docs/keep.md says.
+        let mut map = buffer.map_mut().expect("mapped");
+        map.write_at(again, b"x").expect("written");
+        map.finish().expect("ended");
+        content[usize::try_from(again).expect("small")] = b'x';
+        assert_eq!(held(&short.path().join("s")), [("model.gguf".to_owned(), content.clone())]);
+        assert!(!signal(&mut child, libc::SIGKILL).success());
+        child = manager.start(&service("m", &source));
     }
     signal(&mut child, libc::SIGKILL);
 }
