@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Prints what llama.cpp computes with a model, exactly: logits.mjs MODULES MODEL.gguf [--from-disk]
-// It fails unless the weights are mapped from a file in memory, or with --from-disk unless they are not.
+// Prints what llama.cpp computes with a model, exactly: logits.mjs MODULES MODEL.gguf [--from-disk | --from FILE]
+// It fails unless the weights are mapped from a file in memory, from FILE, or with --from-disk from neither.
 
 import fs from "node:fs";
 import path from "node:path";
 import {pathToFileURL} from "node:url";
 
-const [modules, modelPath, from] = process.argv.slice(2);
+const [modules, modelPath, from, file] = process.argv.slice(2);
 const entry = path.join(modules, "node_modules/node-llama-cpp/dist/index.js");
 const {getLlama} = await import(pathToFileURL(entry));
 
 const llama = await getLlama({build: "never", gpu: false, progressLogs: false, logLevel: "error"});
 const model = await llama.loadModel({modelPath, useMmap: true});
-const mapped = fs.readFileSync("/proc/self/maps", "utf8").includes("/memfd:dmabuf-dio");
+const place = from === "--from" ? ` ${file}\n` : "/memfd:dmabuf-dio";
+const mapped = fs.readFileSync("/proc/self/maps", "utf8").includes(place);
 if (mapped !== (from !== "--from-disk")) {
-    console.error(`mapped from a file in memory: ${mapped}`);
+    console.error(`mapped from ${place.trim()}: ${mapped}`);
     process.exit(1);
 }
 const context = await model.createContext({contextSize: 256, threads: 1});
