@@ -61,10 +61,13 @@ impl Lines {
         self.line("CPU", cpu(report.cpu_seconds, report.bytes));
         self.line(
             "page cache",
-            report.page_cache_grown.map_or_else(
-                || "unknown: the kernel does not count for this file".into(),
-                |grown| format!("{grown:+} bytes"),
-            ),
+            match report.page_cache_grown {
+                Some(grown) => format!("{grown:+} bytes"),
+                None if matches!(report.mode, Mode::Fetched | Mode::Sent) => {
+                    "not looked at: there is no file".into()
+                }
+                None => "unknown: the kernel does not count for this file".into(),
+            },
         );
         if let Some(fetched) = &report.fetched {
             let (requests, again) = (fetched.requests, fetched.retries);
@@ -240,6 +243,7 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Buffered => "buffered: through the page cache",
         Mode::Mixed => "partly direct, partly through the page cache",
         Mode::Fetched => "fetched: no file and no page cache had it",
+        Mode::Sent => "sent: no file and no page cache had it",
         Mode::PageCache => "from the page cache: storage was not read",
         _ => "in a way that the kernel does not report",
     }

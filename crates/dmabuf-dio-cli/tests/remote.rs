@@ -50,6 +50,7 @@ fn object_is_loaded_and_compared() {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(report["mode"], "fetched");
         assert_eq!(report["fetched"]["bytes"], 5_000_001);
+        assert_eq!(report["page_cache_grown"], serde_json::Value::Null);
         assert_eq!(report["verify"]["identical"], true);
         assert_eq!(report["file"], server.url("/dir/model.gguf"));
     }
@@ -58,6 +59,7 @@ fn object_is_loaded_and_compared() {
         let text = said(&output);
         assert!(output.status.success() && text.contains("1048576 bytes"), "{text}");
         assert!(text.contains("fetched: no file") && !text.contains("secret"), "{text}");
+        assert_eq!(text.contains("not looked at: there is no file"), !more.is_empty(), "{text}");
     }
 }
 

@@ -54,7 +54,7 @@ impl Fetch<'_> {
     /// Loads into a new buffer.
     pub(crate) fn load(&self) -> Result<Buffer> {
         if let Some(backend) = self.options.backend {
-            return Err(no_backend(backend));
+            return Err(content::no_backend(backend));
         }
         if self.length == 0 {
             let (path, direction) = (self.name().to_owned(), Direction::Load);
@@ -72,7 +72,7 @@ impl Fetch<'_> {
             Kind::Memfd | Kind::File => self.memfd(layout, &mut report)?,
             Kind::DmaBuf | Kind::Any => self.dma_buf(layout, &mut report)?,
         };
-        finish(&mut report, &before);
+        report.cost_of_no_file(&before);
         report.refusals = made.refusals;
         report.buffer = Some(made.buffer.kind());
         let end = layout.data_offset + self.length;
@@ -82,7 +82,7 @@ impl Fetch<'_> {
     /// Loads into a range of an existing buffer.
     pub(crate) fn load_into(&self, buf: &Shared, buf_offset: u64) -> Result<Report> {
         if let Some(backend) = self.options.backend {
-            return Err(no_backend(backend));
+            return Err(content::no_backend(backend));
         }
         content::check(self.content, self.offset, self.length)?;
         buf.check_range(buf_offset, self.length)?;
@@ -98,14 +98,14 @@ impl Fetch<'_> {
             report.fetched = Some(self.fill(&mapping, buf_offset)?);
             access.end()?;
         }
-        finish(&mut report, &before);
+        report.cost_of_no_file(&before);
         Ok(report)
     }
 
     /// Loads over the content of private memory that is long enough. Returns where the content starts.
     pub(crate) fn load_over(&self, mapping: &Mapping) -> Result<(u64, Report)> {
         if let Some(backend) = self.options.backend {
-            return Err(no_backend(backend));
+            return Err(content::no_backend(backend));
         }
         content::check(self.content, self.offset, self.length)?;
         let layout = Layout::new(self.offset, self.length, 1)?;
@@ -114,7 +114,7 @@ impl Fetch<'_> {
         let mut report = self.report();
         report.buffer = Some(Kind::Private);
         report.fetched = Some(self.fill(mapping, layout.data_offset)?);
-        finish(&mut report, &before);
+        report.cost_of_no_file(&before);
         Ok((layout.data_offset, report))
     }
 
@@ -228,48 +228,10 @@ impl Fetch<'_> {
 
     /// The report, before anything is measured.
     fn report(&self) -> Report {
-        Report {
-            operation: Direction::Load,
-            backend: None,
-            buffer: None,
-            mode: Mode::Fetched,
-            evidence: "it is no file: neither storage nor the page cache was read for it".into(),
-            bytes: self.length,
-            copied_bytes: self.length,
-            seconds: 0.0,
-            cpu_seconds: 0.0,
-            gb_per_second: 0.0,
-            page_cache_grown: Some(0),
-            storage_bytes: None,
-            page_size: None,
-            huge_bytes: None,
-            numa: self.options.numa,
-            nodes: None,
-            locked: false,
-            segments: None,
-            dma: None,
-            fetched: Some(Fetched::default()),
-            notes: Vec::new(),
-            refusals: Vec::new(),
-        }
+        let evidence = "it is no file: neither storage nor the page cache was read for it";
+        let mut report = Report::of_no_file(Direction::Load, Mode::Fetched, evidence, self.length);
+        report.numa = self.options.numa;
+        report.fetched = Some(Fetched::default());
+        report
     }
-}
-
-/// Records what the load cost.
-fn finish(report: &mut Report, before: &Before) {
-    let (elapsed, cpu, storage) = before.of_no_file();
-    report.seconds = elapsed.as_secs_f64();
-    report.cpu_seconds = cpu.as_secs_f64();
-    report.storage_bytes = storage;
-    if report.seconds > 0.0 {
-        report.gb_per_second = report.bytes as f64 / report.seconds / 1e9;
-    }
-}
-
-/// Contents are loaded without a backend.
-fn no_backend(backend: Backend) -> Error {
-    let refusal = backend
-        .refuse("it moves data between files and buffers, and this is no file")
-        .remedy("leave the backend out");
-    Error::Unavailable { asked: Some(backend), kind: None, refusals: vec![refusal] }
 }

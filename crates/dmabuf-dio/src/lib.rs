@@ -80,6 +80,7 @@ mod origin;
 mod refusal;
 mod report;
 mod save;
+mod sending;
 mod settle;
 mod threads;
 mod transfer;
@@ -103,6 +104,7 @@ pub use options::Options;
 pub use origin::Origin;
 pub use report::{Mode, Report};
 pub use save::Saver;
+pub use sending::Sending;
 
 // The code in the README is compiled like that of the documentation.
 #[cfg(doctest)]

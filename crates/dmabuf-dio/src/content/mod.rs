@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::fill::Fill;
+use crate::backend::Backend;
 use crate::control::{CancelToken, Control, Watch};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
@@ -115,6 +116,14 @@ pub(crate) fn check(content: &dyn Content, offset: u64, length: u64) -> Result<(
         return Ok(());
     }
     Err(Error::ShortFile { path: content.name().to_owned(), offset, length, end, done: 0 })
+}
+
+/// Contents are moved without a backend.
+pub(crate) fn no_backend(backend: Backend) -> Error {
+    let refusal = backend
+        .refuse("it moves data between files and buffers, and this is no file")
+        .remedy("leave the backend out");
+    Error::Unavailable { asked: Some(backend), kind: None, refusals: vec![refusal] }
 }
 
 /// Lets the content fill memory, and checks that it counted every byte.

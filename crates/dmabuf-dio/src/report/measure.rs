@@ -63,13 +63,12 @@ impl Before {
             .map(|(before, grown)| before.saturating_add_signed(grown))
     }
 
-    /// For what came from no file: elapsed time, CPU time, and bytes that the process read from storage meanwhile.
-    pub(crate) fn of_no_file(&self) -> (Duration, Duration, Option<u64>) {
+    /// For what has no file: elapsed time, CPU time, and bytes that the process moved from or to storage meanwhile.
+    pub(crate) fn of_no_file(&self, direction: Direction) -> (Duration, Duration, Option<u64>) {
         let elapsed = self.start.elapsed();
         let usage = Usage::now();
-        let read = usage.read.saturating_sub(self.usage.read);
-        let counted = (read > 0 || Path::new("/proc/self/io").exists()).then_some(read);
-        (elapsed, usage.cpu.saturating_sub(self.usage.cpu), counted)
+        let cpu = usage.cpu.saturating_sub(self.usage.cpu);
+        (elapsed, cpu, usage.storage_since(&self.usage, direction))
     }
 
     pub(crate) fn until_now(
@@ -80,10 +79,7 @@ impl Before {
     ) -> Cost {
         let elapsed = self.start.elapsed();
         let usage = Usage::now();
-        let storage = match direction {
-            Direction::Load => usage.read.saturating_sub(self.usage.read),
-            Direction::Save => usage.written.saturating_sub(self.usage.written),
-        };
+        let storage = usage.storage_since(&self.usage, direction);
         Cost {
             elapsed,
             cpu: usage.cpu.saturating_sub(self.usage.cpu),
@@ -91,9 +87,9 @@ impl Before {
             cache_growth: self.cached.and_then(|before| {
                 Some(cached(file, system, self.range.clone())? as i64 - before as i64)
             }),
-            // Kernels without this accounting report 0, too.
-            storage: (storage > 0 || Path::new("/proc/self/io").exists()).then_some(storage),
-            served: system.is_served() || storage == 0 && self.cached == Some(0) && is_9p(file),
+            storage,
+            served: system.is_served()
+                || storage.unwrap_or(0) == 0 && self.cached == Some(0) && is_9p(file),
             dirtied: self.dirtied.and_then(|before| Some(dirtied()?.saturating_sub(before))),
         }
     }
@@ -109,6 +105,16 @@ struct Usage {
 }
 
 impl Usage {
+    /// Bytes that were read from or written to storage since then; `None` if the kernel does not count them.
+    fn storage_since(&self, before: &Self, direction: Direction) -> Option<u64> {
+        let moved = match direction {
+            Direction::Load => self.read.saturating_sub(before.read),
+            Direction::Save => self.written.saturating_sub(before.written),
+        };
+        // Kernels without this accounting report 0, too.
+        (moved > 0 || Path::new("/proc/self/io").exists()).then_some(moved)
+    }
+
     fn now() -> Self {
         // SAFETY: an all-zero rusage is a valid value.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -245,7 +251,7 @@ pub(crate) fn through_cache(mode: Mode, bytes: u64, unallocated: u64, cost: &Cos
             let given = cost.storage.unwrap_or(0).saturating_add(unallocated);
             grown.max(bytes.saturating_sub(given)).min(bytes)
         }
-        Mode::Direct | Mode::Fetched | Mode::Unknown => 0,
+        Mode::Direct | Mode::Fetched | Mode::Sent | Mode::Unknown => 0,
     }
 }
 

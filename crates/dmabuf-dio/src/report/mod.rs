@@ -3,6 +3,7 @@
 
 pub(crate) mod facts;
 pub(crate) mod measure;
+mod no_file;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,8 @@ pub enum Mode {
     PageCache,
     /// The data came from a [`Content`](crate::content::Content): no file and no page cache had it.
     Fetched,
+    /// The data went to what is no file: no file and no page cache had it.
+    Sent,
     /// The kernel's counters are not sufficient to determine it.
     Unknown,
 }
@@ -44,6 +47,7 @@ impl Mode {
             Self::Mixed => "mixed",
             Self::PageCache => "page-cache",
             Self::Fetched => "fetched",
+            Self::Sent => "sent",
             Self::Unknown => "unknown",
         }
     }
@@ -65,8 +69,8 @@ impl fmt::Display for Mode {
 pub struct Report {
     /// Load or save.
     pub operation: Direction,
-    /// The backend that moved the data; `None` for private memory, and for what came from a reader or a
-    /// [`Content`](crate::content::Content).
+    /// The backend that moved the data; `None` for private memory, for what came from a reader or a
+    /// [`Content`](crate::content::Content), and for what was sent.
     pub backend: Option<Backend>,
     /// The kind of the buffer; `None` for what came from a reader.
     pub buffer: Option<Kind>,
@@ -90,7 +94,7 @@ pub struct Report {
     /// Rate: `bytes` per `seconds`, in units of 10^9.
     pub gb_per_second: f64,
     /// Growth of the page cache of the file's range in bytes, negative if it shrank; `None` if
-    /// unknown.
+    /// unknown, and if there is no file to look at: for what was fetched or sent.
     pub page_cache_grown: Option<i64>,
     /// Bytes read from or written to storage; `None` if the kernel does not count them.
     pub storage_bytes: Option<u64>,
@@ -143,6 +147,7 @@ mod tests {
             (Mode::Mixed, "mixed"),
             (Mode::PageCache, "page-cache"),
             (Mode::Fetched, "fetched"),
+            (Mode::Sent, "sent"),
             (Mode::Unknown, "unknown"),
         ];
         for (mode, name) in names {

@@ -113,6 +113,7 @@ fn contents_load_into_every_kind_of_buffer() {
             assert_eq!((report.mode, report.backend), (Mode::Fetched, None));
             assert_eq!((report.bytes, report.copied_bytes), (size as u64, size as u64));
             assert_eq!(report.buffer, Some(loaded.kind()));
+            assert_eq!(report.page_cache_grown, None, "there is no file to look at");
             let fetched = report.fetched.expect("what it took");
             assert_eq!((fetched.bytes, fetched.retries), (size as u64, 0));
         }
