@@ -71,6 +71,14 @@ torture: deps ## random operations against the module, in guests, MINUTES each (
 torture-proof: deps ## let the campaign find defects that are put into the module, one by one
 	tests/torture/prove
 
+.PHONY: powercut powercut-proof
+powercut: deps ## cut the power of disks that are saved to, in a guest, MINUTES (10), FS="ext4 xfs", KERNELS="7.3", SEED=N
+	tests/powercut/run --minutes $(MINUTES) $(if $(POINTS),--points $(POINTS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FS),--fs "$(FS)") $(KERNELS)
+
+powercut-proof: deps ## let the campaign of power cuts find defects that are put in, one by one
+	tests/powercut/prove
+
 # Nightly Rust and cargo-fuzz are needed. Findings go to build/fuzz; the kept inputs do not change.
 FUZZ_SECONDS ?= 240
 FUZZ := cargo +nightly fuzz run --sanitizer none --target-dir $(CURDIR)/build/fuzz-target

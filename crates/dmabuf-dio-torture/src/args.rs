@@ -12,7 +12,8 @@ pub(crate) const USAGE: &str = "usage: dmabuf-dio-torture [OPTION...] [--replay 
   --verbose       print the number of each round before it
   --print N       print the operations of a round, and run nothing
   --folder PATH   where files are made (default: the current folder)
-  --replay FILE   run kept sequences";
+  --replay FILE   run kept sequences
+'dmabuf-dio-torture powercut' has options of its own";
 
 #[derive(Debug)]
 pub(crate) struct Args {

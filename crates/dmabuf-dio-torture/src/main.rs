@@ -6,6 +6,8 @@
 //! everything must be given back. The first failure ends the campaign: its sequence is shortened,
 //! and printed as text that `--replay` runs. A seed repeats the operations; those that run at the
 //! same time (`together`, `beside`, `signal`) meet at other moments each time.
+//!
+//! `dmabuf-dio-torture powercut` is another campaign: what is on the disk after the power was cut.
 
 mod args;
 mod buffer;
@@ -17,10 +19,12 @@ mod file;
 mod judge;
 mod load;
 mod machine;
+mod mapper;
 mod mapping;
 mod ops;
 mod pages;
 mod plan;
+mod powercut;
 mod random;
 mod ring;
 mod run;
@@ -142,7 +146,11 @@ fn report(
 }
 
 fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args().skip(1)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "powercut") {
+        return powercut::main(&words[1..]);
+    }
+    let args = match Args::parse(words.into_iter()) {
         Ok(args) => args,
         Err(why) => {
             eprintln!("dmabuf-dio-torture: {why}\n{}", args::USAGE);

@@ -103,7 +103,7 @@ pub(crate) fn module_call(
 }
 
 /// `copy_file_range()` until nothing comes; `into`: from the file into the buffer.
-fn copy_call(
+pub(crate) fn copy_call(
     buffer: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
     range: (u64, u64, u64),
