@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use dmabuf_dio::{Backend, Buffer, Error, Kind, Saver};
 use dmabuf_dio_sys::dio;
+use rustix::fs::{FlockOperation, flock};
 
 use crate::mapper::Mapped;
 use crate::pages::{PAGE, stamp};
@@ -340,6 +341,10 @@ impl<'a> Work<'a> {
         if devices.map_or(0, Iterator::count) == 0 {
             return Ok(());
         }
+        // Other campaigns want the device, too.
+        let turn = File::create(std::env::temp_dir().join("powercut-turn"));
+        let turn = turn.map_err(failed("a lock"))?;
+        flock(&turn, FlockOperation::LockExclusive).map_err(failed("a lock"))?;
         let frames = self.random.in_range(500..12_000);
         let bytes: Vec<u8> = (0..frames).flat_map(u64::to_le_bytes).collect();
         self.stamps += 1;
