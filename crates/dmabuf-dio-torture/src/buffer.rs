@@ -39,6 +39,7 @@ struct Taken {
     range: std::ops::Range<u64>,
     allocated: bool,
     collapsed: bool,
+    clean: bool,
 }
 
 fn take(world: &mut World<'_>, store: u64, page: u64, pages: u64) -> Option<Taken> {
@@ -50,6 +51,7 @@ fn take(world: &mut World<'_>, store: u64, page: u64, pages: u64) -> Option<Take
     }
     Some(Taken {
         range: (range.start * PAGE) as u64..(range.end * PAGE) as u64,
+        clean: store.dirty[range.clone()].contains(&false),
         pages: store.pages[range]
             .iter_mut()
             .map(|page| page.get_or_insert_with(zero_page).clone())
@@ -72,7 +74,8 @@ pub(crate) fn of_memfd(
     let length = taken.range.end - taken.range.start;
     let fd = udmabuf::create(device.as_fd(), memfd.fd.as_fd(), taken.range.start, length)
         .map_err(|errno| format!("udmabuf: {errno}"))?;
-    let kind = Kind::Udmabuf { allocated: taken.allocated, collapsed: taken.collapsed };
+    let Taken { allocated, collapsed, clean, .. } = taken;
+    let kind = Kind::Udmabuf { allocated, collapsed, clean };
     let (fd, pages) = (Some(fd), taken.pages);
     place(
         world,
@@ -105,6 +108,7 @@ pub(crate) fn of_memfds(
     let kind = Kind::Udmabuf {
         allocated: first.allocated || second.allocated,
         collapsed: first.collapsed || second.collapsed,
+        clean: first.clean || second.clean,
     };
     let pages = [first.pages, second.pages].concat();
     let fd = Some(fd);
@@ -125,6 +129,7 @@ struct OddCreate {
 
 pub(crate) fn odd(world: &mut World<'_>, at: u64, pages: u64, oddities: u64) {
     let Some(device) = &world.machine.odd else { return };
+    let lent = oddities == 0 && world.machine.odd_named;
     let create = OddCreate { pages: pages as u32, oddities: oddities as u32 };
     // _IOW(0x0d, 0, struct odd_create)
     let request = (1 << 30) | ((size_of::<OddCreate>() as u64) << 16) | (0x0d << 8);
@@ -136,7 +141,7 @@ pub(crate) fn odd(world: &mut World<'_>, at: u64, pages: u64, oddities: u64) {
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     let fd = Some(unsafe { OwnedFd::from_raw_fd(ret) });
     let pages = zero_pages(pages);
-    let kind = Kind::Odd;
+    let kind = Kind::Odd { lent };
     place(
         world,
         at,
@@ -147,7 +152,7 @@ pub(crate) fn odd(world: &mut World<'_>, at: u64, pages: u64, oddities: u64) {
 /// May the module refuse such a buffer, and for this reason?
 fn refusable(kind: Kind, refusal: u32) -> bool {
     match (kind, refusal) {
-        (Kind::Odd, _) => true,
+        (Kind::Odd { lent }, _) => !lent,
         (Kind::Udmabuf { allocated, .. }, dio::REFUSED_UNFILLED) => allocated,
         (Kind::Udmabuf { collapsed, .. }, dio::REFUSED_MAPPING) => collapsed,
         _ => false,
@@ -172,7 +177,7 @@ pub(crate) fn attach(world: &mut World<'_>, at: u64) -> Outcome {
                 buffer.kind, attach.refusal
             ));
         }
-        Ok(()) if buffer.kind == Kind::Odd => {
+        Ok(()) if buffer.kind == (Kind::Odd { lent: false }) => {
             return Err("ATTACH borrows what must not be lent".into());
         }
         Ok(()) if attach.length != buffer.length() as u64 => {
@@ -183,7 +188,8 @@ pub(crate) fn attach(world: &mut World<'_>, at: u64) -> Outcome {
     world.machine.did(match buffer.kind {
         Kind::Heap => "ATTACH of a heap's",
         Kind::Load => "ATTACH of LOAD's",
-        _ => "ATTACH of a udmabuf",
+        Kind::Udmabuf { .. } => "ATTACH of a udmabuf",
+        Kind::Odd { .. } => "ATTACH of another exporter's",
     });
     buffer.context = Some(context);
     if buffer.map.is_none() {
@@ -228,6 +234,10 @@ pub(crate) fn fill(
     let (Some(fd), Some(map), true) = (&buffer.fd, &buffer.map, buffer.writable) else {
         return Ok(());
     };
+    // Before the series, udmabuf does not mark what the CPU stores through it.
+    if matches!(buffer.kind, Kind::Udmabuf { clean: true, .. }) && !world.machine.series {
+        return Ok(());
+    }
     let start = (offset as usize).min(buffer.length());
     let bytes = stamp(number, offset, (length as usize).min(buffer.length() - start));
     let failed = |errno| format!("DMA_BUF_IOCTL_SYNC: {errno}");

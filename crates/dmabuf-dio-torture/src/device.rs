@@ -38,7 +38,9 @@ fn unmap(importer: &File) {
 pub(crate) fn import(world: &mut World<'_>, place: u64, buf: u64) -> Outcome {
     let Ok(importer) = File::options().read(true).write(true).open(NODE) else { return Ok(()) };
     let Some(Some(buffer)) = world.buffers.get(buf as usize) else { return Ok(()) };
-    if buffer.imported || buffer.map.is_none() || place as usize >= DEVICES {
+    // `kernel/sim/odd_exporter` gives its buffers to no device.
+    let odd = matches!(buffer.kind, Kind::Odd { .. });
+    if odd || buffer.imported || buffer.map.is_none() || place as usize >= DEVICES {
         return Ok(());
     }
     if matches!(buffer.kind, Kind::Udmabuf { .. }) && !world.machine.series {

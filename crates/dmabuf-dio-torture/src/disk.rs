@@ -57,4 +57,9 @@ impl Disk {
         self.broken = broken;
         Ok(())
     }
+
+    /// Makes all requests wait, or go on.
+    pub(crate) fn stall(&self, stall: bool) -> Result<(), String> {
+        self.device.suspend(stall)
+    }
 }

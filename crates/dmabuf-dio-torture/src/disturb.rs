@@ -39,6 +39,8 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
             let advice = if kind == 0 { PAGE_OUT } else { COLLAPSE };
             Box::new(move || {
                 if let Ok(map) = Mapping::of(memfd.as_fd(), length, true) {
+                    // Only what is mapped is paged out.
+                    (0..length).step_by(PAGE).for_each(|at| map.touch(at));
                     map.advise(advice);
                 }
             })
@@ -87,7 +89,7 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
 }
 
 /// Signals are for the thread that makes the call.
-fn keep_signals_away() {
+pub(crate) fn keep_signals_away() {
     // SAFETY: the set is initialised before it is used, and belongs to this thread.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use dmabuf_dio_sys::{Errno, dio, heap};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::buffer::place;
 use crate::disturb::beside;
@@ -22,8 +22,8 @@ pub(crate) struct Shape {
     pub(crate) depth: u64,
     pub(crate) gather: u64,
     pub(crate) writable: bool,
-    /// After a signal, another range is loaded.
-    pub(crate) other: bool,
+    /// After a signal: 1 another range is loaded, 2 with other access.
+    pub(crate) other: u64,
 }
 
 fn loader<'a>(world: &'a mut World<'_>) -> Result<&'a OwnedFd, String> {
@@ -65,6 +65,10 @@ fn take(
     let source = world.file(span.file).map_or(&[][..], |file| file.range(span.at, span.length));
     let pages = zero_pages(span.length.div_ceil(PAGE as u64));
     store(&pages, 0, source);
+    let access = fcntl_getfl(&fd).map_err(|errno| format!("F_GETFL: {errno}"))?;
+    if access.contains(OFlags::RDWR) != writable {
+        return Err(format!("the buffer is open as {access:?}, writable: {writable}"));
+    }
     let map = Some(Mapping::of(fd.as_fd(), pages.len() * PAGE, writable)?);
     let buffer =
         Buffer { kind, fd: Some(fd), map, context: None, pages, writable, imported: false };
@@ -80,12 +84,14 @@ pub(crate) fn load(world: &mut World<'_>, at: u64, span: Span, shape: Shape) -> 
     loader(world)?;
     let armed = std::mem::take(&mut world.armed);
     each(armed, &mut |fault| {
-        let mut span = span;
+        let (mut span, mut shape) = (span, shape);
         let ((mut load, mut result), fired) =
             beside(world, || fault.around(|| call(world, span, shape)));
         while matches!((&result, fault), (Err(Errno::INTR), Fault::Signal(_))) {
-            if shape.other {
-                span.at = (span.at + PAGE as u64) / PAGE as u64 * PAGE as u64;
+            match shape.other {
+                1 => span.at = (span.at + PAGE as u64) / PAGE as u64 * PAGE as u64,
+                2 => shape.writable = !shape.writable,
+                _ => {}
             }
             (load, result) = call(world, span, shape);
         }

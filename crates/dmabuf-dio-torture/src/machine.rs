@@ -17,6 +17,8 @@ pub(crate) struct Machine {
     pub(crate) udmabuf: Option<OwnedFd>,
     /// `kernel/sim/odd_exporter`
     pub(crate) odd: Option<OwnedFd>,
+    /// The module was told to borrow from it.
+    pub(crate) odd_named: bool,
     pub(crate) slots: bool,
     pub(crate) join: bool,
     /// The kernel has the series: loans, `copy_file_range()`, the heaps' flag.
@@ -42,12 +44,14 @@ impl Machine {
             .map_err(|errno| format!("INFO: {errno}"))?
             .features;
         let kernel = std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default();
+        let named = std::fs::read_to_string("/sys/module/dmabuf_dio/parameters/exporters");
         let odd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/odd_exporter");
         Ok(Self {
             folder,
             heap: heap::open(heap::SYSTEM).ok(),
             udmabuf: udmabuf::open().ok(),
             odd: odd.ok().map(OwnedFd::from),
+            odd_named: named.is_ok_and(|names| names.trim() == "odd_exporter"),
             slots: features & dio::FEATURE_SLOTS != 0,
             join: features & dio::FEATURE_JOIN != 0,
             series: kernel.contains("series"),
@@ -62,7 +66,7 @@ impl std::fmt::Display for Machine {
         let has = [
             ("heap", self.heap.is_some()),
             ("udmabuf", self.udmabuf.is_some()),
-            ("odd", self.odd.is_some()),
+            ("odd", self.odd_named),
             ("slots", self.slots),
             ("join", self.join),
             ("series", self.series),

@@ -15,12 +15,14 @@ mod device;
 mod disk;
 mod disturb;
 mod fault;
+mod fence;
 mod file;
 mod judge;
 mod load;
 mod machine;
 mod mapper;
 mod mapping;
+mod memory;
 mod ops;
 mod pages;
 mod plan;
@@ -50,6 +52,8 @@ use state::Memory;
 const TRIES: usize = 150;
 /// Rounds after which the memory of the machine is looked at.
 const MEMORY_EVERY: u64 = 25;
+/// What may be missing then, in bytes.
+const MEMORY_MOST: i64 = 64 << 20;
 
 fn describe(finding: &Finding, ops: &[Op]) -> String {
     match finding.op.and_then(|place| ops.get(place)) {
@@ -107,7 +111,7 @@ fn campaign(machine: &Machine, args: &Args) -> usize {
         operations += ops.len();
         if rounds % MEMORY_EVERY == 0 {
             let first: &Memory = memory.get_or_insert_with(Memory::look);
-            if let Err(what) = first.is_there() {
+            if let Err(what) = first.is_there(MEMORY_MOST) {
                 let (seed, seconds) = (args.seed, start.elapsed().as_secs());
                 println!(
                     "FAIL seed={seed} round={number} operations={operations} seconds={seconds} by then: {what}"

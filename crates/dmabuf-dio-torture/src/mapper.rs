@@ -29,6 +29,8 @@ const REMOVE: u64 = request(4);
 const SUSPEND: u64 = request(6);
 const LOAD: u64 = request(9);
 const MESSAGE: u64 = request(14);
+/// Until the next call without it, requests wait.
+const SUSPENDED: u32 = 1 << 1;
 /// Neither waits for a file system nor freezes it.
 const SKIP_LOCKFS: u32 = 1 << 10;
 
@@ -83,7 +85,13 @@ impl Mapped {
     pub(crate) fn load(&self, targets: &[Target]) -> Result<(), String> {
         let specs: Vec<u8> = targets.iter().flat_map(Target::encode).collect();
         self.call(LOAD, 0, targets.len() as u32, &specs)?;
-        self.call(SUSPEND, SKIP_LOCKFS, 0, &[]).map(|_| ())
+        self.suspend(false)
+    }
+
+    /// Makes all requests wait, or go on, with the new table if there is one.
+    pub(crate) fn suspend(&self, suspend: bool) -> Result<(), String> {
+        let flags = SKIP_LOCKFS | if suspend { SUSPENDED } else { 0 };
+        self.call(SUSPEND, flags, 0, &[]).map(|_| ())
     }
 
     /// A message to the target at the start of the device.

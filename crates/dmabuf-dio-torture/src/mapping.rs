@@ -61,6 +61,18 @@ impl Mapping {
         bytes
     }
 
+    /// Reads a byte, which maps its page.
+    pub(crate) fn touch(&self, at: usize) {
+        let mut start = 0;
+        for part in &self.0 {
+            if (start..start + part.length).contains(&at) {
+                // SAFETY: the address lies in the mapped range.
+                unsafe { part.start.as_ptr().add(at - start).read_volatile() };
+            }
+            start += part.length;
+        }
+    }
+
     /// Stores into a mapping that is writable.
     pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
         let mut start = 0;

@@ -41,6 +41,8 @@ ops! {
     /// A memfd for udmabufs.
     Store "store" { store, pages }
     StoreWrite "store-write" { store, page, pages, stamp }
+    /// Both are written page by page in turn, so that neighbours are not adjacent in memory.
+    StoreScatter "store-scatter" { store, store2, stamp }
     /// As `StoreWrite`, through a mapping.
     StoreMapWrite "store-map-write" { store, page, pages, stamp }
     /// Reads through a mapping, which fills holes with clean zeroes.
@@ -61,8 +63,12 @@ ops! {
     UdmabufPair "udmabuf-pair" { buf, store, page, pages, store2, page2, pages2 }
     /// A buffer whose pages must not be lent.
     Odd "odd" { buf, pages, oddities }
-    /// LOAD; `other`: another range if a signal interrupts it.
+    /// LOAD; `other`: if a signal interrupts it, 1 another range is loaded, 2 with other access.
     Load "load" { buf, file, at, length, chunk, depth, gather, direct, writable, other }
+    /// A file with a hole is loaded `count` times; then no memory may be gone.
+    LoadOften "load-often" { length, count }
+    /// More than the machine's memory, which must be refused before anything is allocated.
+    LoadTooMuch "load-too-much" {}
     /// A heap's buffer with a file's content, on kernels with that flag.
     HeapLoad "heap-load" { buf, file, at, length, direct }
     Attach "attach" { buf }
@@ -95,6 +101,8 @@ ops! {
     SlotRead "slot-read" { slot, file, at, skip, length, direct }
     SlotWrite "slot-write" { slot, file, at, skip, length, direct }
     SlotClear "slot-clear" { slot }
+    /// REGISTER with structures of all sizes that are wrong.
+    SlotSize "slot-size" { slot, buf }
 
     /// A device that is not coherent gets the buffer.
     Import "import" { device, buf }
@@ -107,10 +115,14 @@ ops! {
     Heal "heal" {}
     /// A signal arrives during the next transfer.
     Signal "signal" { microseconds }
+    /// A device has a fence on the buffer during the next transfer; `stores`: as a writer.
+    Fence "fence" { buf, stores, microseconds }
     /// Another thread does something while the next transfer runs: `disturb.rs`.
     Beside "beside" { kind, place }
     /// The next operations, if they are transfers, run at the same time.
     Together "together" { count }
+    /// Then those on the disk get no answer before all others have ended.
+    Stall "stall" {}
     /// The next transfer is tried with each of its allocations failing.
     FailEach "fail-each" {}
 }

@@ -3,6 +3,8 @@
 //!
 //! Each round has some of the families of operations only, so that few things happen often.
 
+mod chains;
+
 use crate::disk;
 use crate::disturb::KINDS;
 use crate::ops::Op;
@@ -45,16 +47,17 @@ enum Family {
     Together,
     Beside,
     Device,
+    Chain,
 }
 
 use Family::{
-    Allocation, Beside, Buffer, Context, CopyRange, Device, Disk, File, Load, Memfd, Read, Signal,
-    Slot, Together, Write,
+    Allocation, Beside, Buffer, Chain, Context, CopyRange, Device, Disk, File, Load, Memfd, Read,
+    Signal, Slot, Together, Write,
 };
 
-const ALL: [Family; 15] = [
+const ALL: [Family; 16] = [
     Memfd, Buffer, Context, File, Read, Write, Load, CopyRange, Slot, Disk, Signal, Allocation,
-    Together, Beside, Device,
+    Together, Beside, Device, Chain,
 ];
 
 /// The operations of a round.
@@ -70,7 +73,7 @@ pub(crate) fn round(seed: u64, round: u64) -> Vec<Op> {
     };
     sketch.files[DISK as usize] = disk::SIZE as u64;
     let mut families: Vec<Family> = ALL.into_iter().filter(|_| sketch.random.one_in(2)).collect();
-    families.extend([Read, Write, Buffer]);
+    families.extend([Read, Write, Buffer, Chain]);
     sketch.file(0);
     sketch.file(1);
     if families.contains(&Memfd) {
@@ -114,6 +117,7 @@ impl Sketch {
                 }
             }
             Device => self.device(),
+            Chain => self.chain(),
             Beside => {
                 let kind = self.random.in_range(0..KINDS);
                 let place = self.random.in_range(0..if kind < 2 { STORES } else { BUFFERS } as u64);
@@ -208,7 +212,8 @@ impl Sketch {
             }
             _ => {
                 let pages = 4 * self.random.in_range(1..6);
-                let oddities = self.random.pick(&[1, 2, 1 | 2]);
+                // Uncounted, reserved, with a memory error: buffer.rs has what must be refused.
+                let oddities = self.random.pick(&[0, 1, 2, 1 | 2, 64]);
                 self.ops.push(Op::Odd { buf, pages, oddities });
                 pages
             }
@@ -349,7 +354,7 @@ impl Sketch {
             let (chunk, depth) = self.shape();
             let gather = self.random.pick(&[0, 1, P, 8 * P]);
             let writable = u64::from(!self.random.one_in(5));
-            let other = self.random.in_range(0..2);
+            let other = self.random.in_range(0..3);
             self.ops.push(Op::Load {
                 buf,
                 file,
@@ -475,7 +480,7 @@ mod tests {
             .map(|op| op.to_string().split(' ').next().unwrap_or_default().to_owned())
             .collect();
         // All but file-close, which rounds do at their end.
-        assert_eq!(drawn.len(), 44, "{drawn:?}");
+        assert_eq!(drawn.len(), 50, "{drawn:?}");
     }
 
     #[test]

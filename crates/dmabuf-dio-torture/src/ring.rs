@@ -48,6 +48,15 @@ impl Ring {
         unsafe { self.run(&entry.cmd(command).build()) }.map(|_| ())
     }
 
+    /// With a structure of any size.
+    pub(crate) fn register_bytes(&self, context: BorrowedFd<'_>, slot: &[u8]) -> Result<(), Errno> {
+        let command =
+            UringCmd { arg: slot.as_ptr() as u64, size: slot.len() as u32, reserved: 0 }.to_bytes();
+        let entry = opcode::UringCmd16::new(types::Fd(context.as_raw_fd()), dio::URING_REGISTER);
+        // SAFETY: the command points at `slot`.
+        unsafe { self.run(&entry.cmd(command).build()) }.map(|_| ())
+    }
+
     pub(crate) fn join(
         &self,
         contexts: &[BorrowedFd<'_>],

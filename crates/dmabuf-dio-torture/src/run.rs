@@ -4,10 +4,12 @@
 use crate::buffer;
 use crate::device;
 use crate::fault::Armed;
+use crate::fence;
 use crate::file::Known;
 use crate::judge::Span;
 use crate::load::{self, Shape};
 use crate::machine::Machine;
+use crate::memory;
 use crate::ops::Op;
 use crate::slot;
 use crate::state::State;
@@ -35,12 +37,19 @@ pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
         if let Op::Together { count } = op {
             let end = (place + 1 + *count as usize).min(ops.len());
             together::run(&mut world, &ops[place + 1..end]).map_err(at)?;
+            world.stalled = false;
             place = end;
             continue;
         }
         one(&mut world, op).map_err(at)?;
         if !matches!(op, Op::Beside { .. } | Op::Signal { .. } | Op::FailEach {}) {
             world.beside = None;
+        }
+        if !matches!(op, Op::Fence { .. } | Op::Signal { .. }) {
+            world.fence = None;
+        }
+        if *op != (Op::Stall {}) {
+            world.stalled = false;
         }
         place += 1;
     }
@@ -55,6 +64,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::Store { store, pages } => store::create(world, store, pages),
         Op::StoreWrite { store, page, pages, stamp } => store::write(world, store, page, pages, stamp, false),
         Op::StoreMapWrite { store, page, pages, stamp } => store::write(world, store, page, pages, stamp, true),
+        Op::StoreScatter { store, store2, stamp } => store::scatter(world, store, store2, stamp),
         Op::StoreTouch { store, page, pages } => store::touch(world, store, page, pages),
         Op::StoreAllocate { store, page, pages } => store::allocate(world, store, page, pages),
         Op::StorePunch { store, page, pages } => store::punch(world, store, page, pages),
@@ -69,7 +79,9 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::Odd { buf, pages, oddities } => { buffer::odd(world, buf, pages, oddities); Ok(()) }
         Op::Load { buf, file, at, length, chunk, depth, gather, direct, writable, other } =>
             load::load(world, buf, Span { file, at, offset: 0, length, direct },
-                Shape { chunk, depth, gather, writable: writable != 0, other: other != 0 }),
+                Shape { chunk, depth, gather, writable: writable != 0, other }),
+        Op::LoadOften { length, count } => memory::often(world, length, count),
+        Op::LoadTooMuch {} => memory::too_much(world),
         Op::HeapLoad { buf, file, at, length, direct } =>
             load::heap(world, buf, Span { file, at, offset: 0, length, direct }),
         Op::Attach { buf } => buffer::attach(world, buf),
@@ -112,6 +124,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::SlotWrite { slot, file, at, skip, length, direct } =>
             slot::transfer(world, true, slot, skip, Span { file, at, offset: 0, length, direct }),
         Op::SlotClear { slot } => slot::clear(world, slot),
+        Op::SlotSize { slot, buf } => slot::sizes(world, slot, buf),
 
         Op::Import { device, buf } => device::import(world, device, buf),
         Op::DeviceRead { device } => device::read(world, device),
@@ -131,6 +144,8 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::Heal {} => world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(0..0)),
         Op::Signal { microseconds } => { world.armed = Armed::Signal(microseconds); Ok(()) }
         Op::Beside { kind, place } => { world.beside = Some((kind, place)); Ok(()) }
+        Op::Fence { buf, stores, microseconds } => fence::add(world, buf, stores != 0, microseconds),
+        Op::Stall {} => { world.stalled = true; Ok(()) }
         // Whoever runs the sequence runs these.
         Op::Together { .. } => Ok(()),
         Op::FailEach {} => {

@@ -77,6 +77,50 @@ pub(crate) fn register(
     Ok(())
 }
 
+/// A structure is longer than the module's with zeroes behind it, or it is refused; one of many
+/// pages is not looked through.
+pub(crate) fn sizes(world: &mut World<'_>, place: u64, buf: u64) -> Outcome {
+    if !world.machine.slots || place as usize >= SLOTS || world.slots[place as usize].is_some() {
+        return Ok(());
+    }
+    ring(world)?;
+    let Some((buffer, context)) = world.attached(buf) else { return Ok(()) };
+    let Some(ring) = &world.ring else { return Ok(()) };
+    let slot = dio::Slot { buf_offset: 0, length: 1, index: place as u32, flags: 3 };
+    let refusals = refusals(world, place, &[buffer], 3);
+    let known = size_of::<dio::Slot>();
+    for (size, garbage, wanted) in [
+        (known - 4, None, Some(Errno::INVAL)),
+        (known + 1, Some(known), Some(Errno::TOOBIG)),
+        (PAGE, Some(PAGE - 1), Some(Errno::TOOBIG)),
+        (PAGE + 1, None, Some(Errno::TOOBIG)),
+        (1 << 20, None, Some(Errno::TOOBIG)),
+    ] {
+        let mut bytes = vec![0; size.max(known)];
+        bytes[..8].copy_from_slice(&slot.buf_offset.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&slot.length.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&slot.index.to_ne_bytes());
+        bytes[20..24].copy_from_slice(&slot.flags.to_ne_bytes());
+        if let Some(at) = garbage {
+            bytes[at] = 1;
+        }
+        let result = ring.register_bytes(context, &bytes[..size]);
+        if result.err() != wanted {
+            return Err(format!("REGISTER with {size} bytes: {result:?}, expected {wanted:?}"));
+        }
+    }
+    world.machine.did("REGISTER of a wrong size");
+    // The last size that is right
+    let mut bytes = vec![0; PAGE];
+    bytes[8..16].copy_from_slice(&slot.length.to_ne_bytes());
+    bytes[16..20].copy_from_slice(&slot.index.to_ne_bytes());
+    bytes[20..24].copy_from_slice(&slot.flags.to_ne_bytes());
+    if judge(ring.register_bytes(context, &bytes), &refusals, "REGISTER with a page")? {
+        ring.clear(place as u32).map_err(|errno| format!("emptying a slot: {errno}"))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn join(world: &mut World<'_>, place: u64, buf: u64, buf2: u64, flags: u64) -> Outcome {
     if !world.machine.join || place as usize >= SLOTS {
         return Ok(());

@@ -54,7 +54,8 @@ pub(crate) struct State {
     log: std::fs::File,
 }
 
-fn number(path: &str, name: &str) -> i64 {
+/// The first number of a line that begins with `name`.
+pub(crate) fn number(path: &str, name: &str) -> i64 {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     let digits = line[name.len().min(line.len())..].split_whitespace().next();
@@ -87,16 +88,14 @@ fn available() -> i64 {
 pub(crate) struct Memory(i64);
 
 impl Memory {
-    /// What may be missing.
-    const MOST: i64 = 64 << 20;
-
     pub(crate) fn look() -> Self {
         Self(available())
     }
 
-    pub(crate) fn is_there(&self) -> Result<(), String> {
+    /// `most`: bytes that may be missing.
+    pub(crate) fn is_there(&self, most: i64) -> Result<(), String> {
         for _ in 0..100 {
-            if available() + Self::MOST >= self.0 {
+            if available() + most >= self.0 {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(20));

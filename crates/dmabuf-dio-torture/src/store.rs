@@ -17,9 +17,9 @@ pub(crate) fn create(world: &mut World<'_>, place: u64, pages: u64) -> Outcome {
         memfd_create("torture", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(failed)?;
     ftruncate(&fd, pages * PAGE as u64).map_err(failed)?;
     fcntl_add_seals(&fd, SealFlags::SHRINK).map_err(failed)?;
-    let pages = vec![None; pages as usize];
+    let (pages, dirty) = (vec![None; pages as usize], vec![false; pages as usize]);
     if let Some(store) = world.stores.get_mut(place as usize) {
-        *store = Some(Store { fd, pages, allocated: false, collapsed: false });
+        *store = Some(Store { fd, pages, dirty, allocated: false, collapsed: false });
     }
     Ok(())
 }
@@ -54,9 +54,19 @@ pub(crate) fn write(
                 .map_err(|errno| format!("pwrite to a memfd: {errno}"))?;
         }
     }
+    store.dirty[range.clone()].fill(true);
     for (place, bytes) in range.zip(bytes.chunks(PAGE)) {
         let page = store.pages[place].get_or_insert_with(zero_page);
         store_bytes(std::slice::from_ref(page), 0, bytes);
+    }
+    Ok(())
+}
+
+pub(crate) fn scatter(world: &mut World<'_>, one: u64, other: u64, number: u64) -> Outcome {
+    let length = world.store_mut(one).map_or(0, |store| store.pages.len());
+    for page in 0..length as u64 {
+        write(world, one, page, 1, number, false)?;
+        write(world, other, page, 1, number + 1, false)?;
     }
     Ok(())
 }
@@ -100,13 +110,22 @@ pub(crate) fn punch(world: &mut World<'_>, place: u64, page: u64, pages: u64) ->
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fallocate(&store.fd, flags, at as u64, length as u64)
         .map_err(|errno| format!("punch of a memfd: {errno}"))?;
+    store.dirty[range.clone()].fill(false);
     store.pages[range].fill(None);
     Ok(())
 }
 
+/// `MADV_PAGEOUT` takes only what is mapped. Pages that may never have been filled are not touched.
 pub(crate) fn out(world: &mut World<'_>, place: u64) -> Outcome {
     let Some(store) = world.store_mut(place) else { return Ok(()) };
-    map(store)?.advise(PAGE_OUT);
+    let map = map(store)?;
+    for (place, page) in store.pages.iter().enumerate() {
+        if page.is_some() && (store.dirty[place] || !store.allocated) {
+            map.touch(place * PAGE);
+        }
+    }
+    map.advise(PAGE_OUT);
+    drop(map);
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
     store.check()
 }

@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
+use std::time::Duration;
 
 use dmabuf_dio_sys::dio;
 
@@ -13,7 +14,10 @@ use crate::judge::{Moved, Span, into_pages, note_file};
 use crate::ops::Op;
 use crate::pages::{PAGE, bytes, difference, parts};
 use crate::transfer::{How, explained, module_call, pointless, refused};
-use crate::world::{Outcome, World};
+use crate::world::{DISK, Outcome, World};
+
+/// Nothing waits for the other's disk; whatever does would wait for ever.
+const FOR_EVER: Duration = Duration::from_secs(30);
 
 /// A transfer that is to run beside others.
 struct Part {
@@ -109,6 +113,54 @@ impl Part {
     }
 }
 
+/// Makes all calls at once. If the disk is to give no answer, it gives one when the others have
+/// ended.
+fn at_once(world: &World<'_>, parts: &[Part]) -> Result<Vec<Moved>, String> {
+    let waiting = parts.iter().filter(|part| part.span.file == DISK).count();
+    // Transfers wait for each other if a device needs it.
+    let stalls = world.stalled
+        && (1..parts.len()).contains(&waiting)
+        && world.devices.iter().all(Option::is_none);
+    let disk = world.disk.as_ref().filter(|_| stalls);
+    if let Some(disk) = disk {
+        world.machine.did("transfers beside a disk that does not answer");
+        disk.stall(true)?;
+    }
+    let start = Barrier::new(parts.len());
+    let mut results = vec![Moved::default(); parts.len()];
+    let mut waited = false;
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for (place, part) in parts.iter().enumerate() {
+            let (sender, start) = (sender.clone(), &start);
+            scope.spawn(move || {
+                start.wait();
+                let _ = sender.send((place, part.call()));
+            });
+        }
+        drop(sender);
+        let mut resumed = Ok(());
+        for ended in 0..parts.len() {
+            if let Some(disk) = disk.filter(|_| ended == parts.len() - waiting) {
+                resumed = disk.stall(false);
+            }
+            let mut next = receiver.recv_timeout(FOR_EVER);
+            if let (Err(mpsc::RecvTimeoutError::Timeout), Some(disk)) = (&next, disk) {
+                waited = true;
+                resumed = disk.stall(false);
+            }
+            if next.is_err() {
+                next = receiver.recv().map_err(Into::into);
+            }
+            if let Ok((place, moved)) = next {
+                results[place] = moved;
+            }
+        }
+        resumed
+    })?;
+    if waited { Err("a transfer waits for the disk of another".into()) } else { Ok(results) }
+}
+
 /// Runs those of the operations that go together.
 pub(crate) fn run(world: &mut World<'_>, ops: &[Op]) -> Outcome {
     let mut chosen: Vec<Part> = Vec::new();
@@ -117,19 +169,7 @@ pub(crate) fn run(world: &mut World<'_>, ops: &[Op]) -> Outcome {
             chosen.push(part);
         }
     }
-    let start = Barrier::new(chosen.len());
-    let results: Vec<Moved> = std::thread::scope(|scope| {
-        let threads: Vec<_> = chosen
-            .iter()
-            .map(|part| {
-                scope.spawn(|| {
-                    start.wait();
-                    part.call()
-                })
-            })
-            .collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
+    let results = at_once(world, &chosen)?;
     if chosen.len() > 1 {
         world.machine.did("transfers at the same time");
     }

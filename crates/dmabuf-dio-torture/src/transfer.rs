@@ -8,6 +8,7 @@ use dmabuf_dio_sys::{Errno, dio};
 
 use crate::disturb::beside;
 use crate::fault::{Armed, Fault, each};
+use crate::fence::{Fence, around};
 use crate::judge::{Moved, Span, into_file, into_pages};
 use crate::pages::{PAGE, bytes, is_multiple};
 use crate::world::{Outcome, World};
@@ -209,13 +210,20 @@ fn run(
     span: Span,
     storing: bool,
     fault: Fault,
+    fence: Option<Fence>,
 ) -> Result<(Moved, bool), String> {
-    let moved = with_call(how, world, buf, span, storing, &|call, file| {
-        beside(world, || {
-            complete(fault, span, &|at, offset, length| call(file, at, offset, length))
+    let whole = || {
+        with_call(how, world, buf, span, storing, &|call, file| {
+            beside(world, || {
+                complete(fault, span, &|at, offset, length| call(file, at, offset, length))
+            })
         })
-    });
+    };
+    let (moved, fenced) = around(world, fence, (buf, storing), whole);
     let (moved, fired) = moved.ok_or("the objects are gone")?;
+    if let Some(wrong) = fenced.filter(|_| moved.done > 0) {
+        return Err(wrong.into());
+    }
     world.machine.did(match (how, storing) {
         (How::Module { .. }, true) => "READ",
         (How::Module { .. }, false) => "WRITE",
@@ -238,8 +246,10 @@ pub(crate) fn read(world: &mut World<'_>, buf: u64, span: Span, how: How) -> Out
         return Ok(());
     }
     let armed = std::mem::take(&mut world.armed);
+    let mut fence = world.fence.take();
     each(armed, &mut |fault| {
-        let (moved, fired) = run(how, world, buf, span, true, fault)?;
+        let fence = fence.take();
+        let (moved, fired) = run(how, world, buf, span, true, fault, fence)?;
         let Some((buffer, _)) = world.attached(buf) else { return Ok(false) };
         if refused(world, buf, span, how, true).is_none() {
             let source =
@@ -260,8 +270,10 @@ pub(crate) fn write(world: &mut World<'_>, buf: u64, span: Span, how: How) -> Ou
         return Ok(());
     }
     let armed = std::mem::take(&mut world.armed);
+    let mut fence = world.fence.take();
     each(armed, &mut |fault| {
-        let (moved, fired) = run(how, world, buf, span, false, fault)?;
+        let fence = fence.take();
+        let (moved, fired) = run(how, world, buf, span, false, fault, fence)?;
         if refused(world, buf, span, how, false).is_some() {
             return Ok(fired);
         }

@@ -9,6 +9,7 @@ use dmabuf_dio_sys::dmabuf::{Access, begin_cpu_access, end_cpu_access};
 
 use crate::disk::Disk;
 use crate::fault::Armed;
+use crate::fence::Fence;
 use crate::file::Known;
 use crate::machine::Machine;
 use crate::mapping::Mapping;
@@ -29,6 +30,8 @@ pub(crate) const DEVICES: usize = 2;
 pub(crate) struct Store {
     pub(crate) fd: OwnedFd,
     pub(crate) pages: Vec<Option<Page>>,
+    /// Of each page: is it dirty, so that memory pressure cannot drop it?
+    pub(crate) dirty: Vec<bool>,
     /// `fallocate()` has left pages that nobody has filled.
     pub(crate) allocated: bool,
     /// It may have huge pages.
@@ -67,9 +70,13 @@ pub(crate) enum Kind {
         /// Some page may not have been filled.
         allocated: bool,
         collapsed: bool,
+        /// Some page may be clean. What the CPU stores through the udmabuf is lost there.
+        clean: bool,
     },
-    /// Its pages must not be lent.
-    Odd,
+    /// Of `kernel/sim/odd_exporter`; whether its pages may be lent.
+    Odd {
+        lent: bool,
+    },
 }
 
 /// A buffer. What it holds is compared while it is mapped.
@@ -142,8 +149,12 @@ pub(crate) struct World<'a> {
     /// After the files, as one is open on it.
     pub(crate) disk: Option<Disk>,
     pub(crate) armed: Armed,
+    /// Of the next transfer.
+    pub(crate) fence: Option<Fence>,
     /// What is done beside the next transfer: its kind, and the place of a memfd or a buffer.
     pub(crate) beside: Option<(u64, u64)>,
+    /// The disk gets no answer during the next transfers that run at the same time.
+    pub(crate) stalled: bool,
 }
 
 impl<'a> World<'a> {
@@ -164,7 +175,9 @@ impl<'a> World<'a> {
             loader: None,
             disk,
             armed: Armed::Nothing,
+            fence: None,
             beside: None,
+            stalled: false,
         })
     }
 
