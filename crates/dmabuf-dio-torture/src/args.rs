@@ -8,6 +8,7 @@ pub(crate) const USAGE: &str = "usage: dmabuf-dio-torture [OPTION...] [--replay 
   --minutes N     how long (default: 10)
   --rounds N      how many rounds, in place of a time
   --first N       the first round (default: 0)
+  --json          say the end of a campaign as a line of JSON
   --no-shrink     print the sequence that failed as it is
   --verbose       print the number of each round before it
   --print N       print the operations of a round, and run nothing
@@ -21,6 +22,7 @@ pub(crate) struct Args {
     pub(crate) minutes: u64,
     pub(crate) rounds: Option<u64>,
     pub(crate) first: u64,
+    pub(crate) json: bool,
     pub(crate) shrink: bool,
     pub(crate) verbose: bool,
     pub(crate) print: Option<u64>,
@@ -35,6 +37,7 @@ impl Args {
             minutes: 10,
             rounds: None,
             first: 0,
+            json: false,
             shrink: true,
             verbose: false,
             print: None,
@@ -51,6 +54,7 @@ impl Args {
                 "--minutes" => args.minutes = number(value()?)?,
                 "--rounds" => args.rounds = Some(number(value()?)?),
                 "--first" => args.first = number(value()?)?,
+                "--json" => args.json = true,
                 "--no-shrink" => args.shrink = false,
                 "--verbose" => args.verbose = true,
                 "--print" => args.print = Some(number(value()?)?),

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use dmabuf_dio_sys::dmabuf::{Access, begin_cpu_access, end_cpu_access};
 use dmabuf_dio_sys::{Errno, dio, heap, udmabuf};
 
+use crate::fence::Fence;
 use crate::mapping::Mapping;
 use crate::pages::{PAGE, Page, stamp, store as store_bytes, zero_page, zero_pages};
 use crate::world::{Buffer, Kind, Outcome, World};
@@ -34,12 +35,15 @@ pub(crate) fn of_heap(world: &mut World<'_>, at: u64, pages: u64) -> Outcome {
 }
 
 /// The pages of a range of a memfd; holes are filled.
+#[allow(clippy::struct_excessive_bools)] // independent of each other
 struct Taken {
     pages: Vec<Page>,
     range: std::ops::Range<u64>,
     allocated: bool,
     collapsed: bool,
     clean: bool,
+    /// Older kernels make udmabufs of it, newer ones refuse.
+    sealed: bool,
 }
 
 fn take(world: &mut World<'_>, store: u64, page: u64, pages: u64) -> Option<Taken> {
@@ -58,6 +62,7 @@ fn take(world: &mut World<'_>, store: u64, page: u64, pages: u64) -> Option<Take
             .collect(),
         allocated: store.allocated,
         collapsed: store.collapsed,
+        sealed: store.sealed,
     })
 }
 
@@ -72,8 +77,10 @@ pub(crate) fn of_memfd(
     let Some(taken) = take(world, store, page, pages) else { return Ok(()) };
     let Some(memfd) = &world.stores[store as usize] else { return Ok(()) };
     let length = taken.range.end - taken.range.start;
-    let fd = udmabuf::create(device.as_fd(), memfd.fd.as_fd(), taken.range.start, length)
-        .map_err(|errno| format!("udmabuf: {errno}"))?;
+    let fd = match udmabuf::create(device.as_fd(), memfd.fd.as_fd(), taken.range.start, length) {
+        Err(Errno::INVAL) if taken.sealed => return Ok(()),
+        other => other.map_err(|errno| format!("udmabuf: {errno}"))?,
+    };
     let Taken { allocated, collapsed, clean, .. } = taken;
     let kind = Kind::Udmabuf { allocated, collapsed, clean };
     let (fd, pages) = (Some(fd), taken.pages);
@@ -103,8 +110,10 @@ pub(crate) fn of_memfds(
         Ok::<_, String>(udmabuf::Part { memfd, range })
     };
     let parts = [part(one.0, first.range)?, part(other.0, second.range)?];
-    let fd = udmabuf::create_list(device.as_fd(), parts)
-        .map_err(|errno| format!("udmabuf of two parts: {errno}"))?;
+    let fd = match udmabuf::create_list(device.as_fd(), parts) {
+        Err(Errno::INVAL) if first.sealed || second.sealed => return Ok(()),
+        other => other.map_err(|errno| format!("udmabuf of two parts: {errno}"))?,
+    };
     let kind = Kind::Udmabuf {
         allocated: first.allocated || second.allocated,
         collapsed: first.collapsed || second.collapsed,
@@ -217,6 +226,15 @@ pub(crate) fn close(world: &mut World<'_>, at: u64) -> Outcome {
         if buffer.context.is_none() {
             world.buffers[at as usize] = None;
         }
+    }
+    Ok(())
+}
+
+pub(crate) fn fence(world: &mut World<'_>, at: u64, stores: bool, microseconds: u64) -> Outcome {
+    let Some(Some(buffer)) = world.buffers.get(at as usize) else { return Ok(()) };
+    // While it is not signalled, begin of CPU access waits.
+    if let Some(fd) = buffer.fd.as_ref().filter(|_| !buffer.imported) {
+        world.fence = Fence::on(fd.as_fd(), at, stores, microseconds)?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dmabuf_dio_sys::dio;
 use dmabuf_dio_sys::dmabuf::{Access, begin_cpu_access, end_cpu_access};
 
+use crate::fault::keep_signals_away;
 use crate::mapping::{COLLAPSE, Mapping, PAGE_OUT};
 use crate::pages::PAGE;
 use crate::world::World;
@@ -25,6 +26,9 @@ fn write(path: &str, text: &str) {
 fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
     let memfd = || -> Option<(OwnedFd, usize)> {
         let store = world.stores.get(place as usize)?.as_ref()?;
+        if store.huge || store.sealed {
+            return None;
+        }
         Some((store.fd.try_clone().ok()?, store.pages.len() * PAGE))
     };
     let buffer = || -> Option<(OwnedFd, usize)> {
@@ -86,18 +90,6 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
         }),
         _ => return None,
     })
-}
-
-/// Signals are for the thread that makes the call.
-pub(crate) fn keep_signals_away() {
-    // SAFETY: the set is initialised before it is used, and belongs to this thread.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut set);
-        // A signal that is blocked is not ignored: that of a child would end the call.
-        libc::sigdelset(&raw mut set, libc::SIGCHLD);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-    }
 }
 
 /// Makes a call while another thread does what was ordered.

@@ -111,6 +111,18 @@ pub(crate) fn prepare() {
     }
 }
 
+/// Signals are for the thread that makes the call.
+pub(crate) fn keep_signals_away() {
+    // SAFETY: the set is initialised before it is used, and belongs to this thread.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        // A signal that is blocked is not ignored: that of a child would end the call.
+        libc::sigdelset(&raw mut set, libc::SIGCHLD);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
 /// One SIGALRM after so many microseconds; 0: none.
 fn alarm(microseconds: u64) {
     let time = libc::timeval {

@@ -3,14 +3,14 @@
 //! others.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use dmabuf_dio_sys::dmabuf::{Access, export_sync_file};
 
-use crate::world::{Outcome, World};
+use crate::fault::keep_signals_away;
 
 /// Nothing waits for a fence that does not concern it; what does would wait as long. vgem signals
 /// its fences itself after ten seconds.
@@ -31,13 +31,7 @@ const fn request<T>(both: bool, kind: u8, number: u8) -> u64 {
     (direction << 30) | ((size_of::<T>() as u64) << 16) | ((kind as u64) << 8) | number as u64
 }
 
-fn call<T>(
-    file: &impl std::os::fd::AsRawFd,
-    both: bool,
-    kind: u8,
-    number: u8,
-    arg: &mut T,
-) -> bool {
+fn call<T>(file: &impl AsRawFd, both: bool, kind: u8, number: u8, arg: &mut T) -> bool {
     // SAFETY: each caller's `T` has the size and layout of the request's argument.
     unsafe { libc::ioctl(file.as_raw_fd(), request::<T>(both, kind, number), arg) == 0 }
 }
@@ -60,68 +54,80 @@ fn of_sw_sync() -> Option<(File, OwnedFd)> {
 }
 
 /// vgem puts a fence on a buffer of its own, from which it is exported.
-fn of_vgem() -> Option<(File, OwnedFd)> {
-    let card = (0..4).find_map(|number| {
+fn of_vgem() -> Result<(File, OwnedFd), String> {
+    let failed = |what: &str| Err(format!("{what}: {}", std::io::Error::last_os_error()));
+    let card = (0..16).find_map(|number| {
         let card = File::options().read(true).write(true).open(format!("/dev/dri/card{number}"));
         let card = card.ok()?;
-        dmabuf_dio_sys::drm::driver(std::os::fd::AsFd::as_fd(&card))
-            .is_ok_and(|name| name == "vgem")
-            .then_some(card)
-    })?;
+        dmabuf_dio_sys::drm::driver(card.as_fd()).is_ok_and(|name| name == "vgem").then_some(card)
+    });
+    let Some(card) = card else { return Err("there is no vgem".into()) };
     // `struct drm_mode_create_dumb`: height, width, bits, flags; handle, pitch, size
     let mut dumb = [1, 1024, 32, 0, 0, 0, 0, 0_u32];
-    call(&card, true, b'd', 0xb2, &mut dumb).then_some(())?;
+    if !call(&card, true, b'd', 0xb2, &mut dumb) {
+        return failed("a buffer");
+    }
     // `struct drm_prime_handle`: handle, flags, descriptor
     let mut prime = [dumb[4], libc::O_CLOEXEC as u32, 0];
-    call(&card, true, b'd', 0x2d, &mut prime).then_some(())?;
+    if !call(&card, true, b'd', 0x2d, &mut prime) {
+        return failed("its descriptor");
+    }
     // SAFETY: the call returned a new descriptor, which nothing else owns.
     let buffer = unsafe { OwnedFd::from_raw_fd(prime[2] as i32) };
     // `struct drm_vgem_fence_attach`: handle, flags (stores), fence
     let mut attach = [dumb[4], 1, 0, 0];
-    call(&card, true, b'd', 0x41, &mut attach).then_some(())?;
-    let fence = export_sync_file(std::os::fd::AsFd::as_fd(&buffer), Access::Read).ok()?;
-    Some((card, fence))
+    if !call(&card, true, b'd', 0x41, &mut attach) {
+        return failed("a fence");
+    }
+    let fence = export_sync_file(buffer.as_fd(), Access::Read);
+    fence.map(|fence| (card, fence)).map_err(|errno| format!("its file: {errno}"))
 }
 
-/// Puts a fence on a buffer, which is signalled during the next transfer.
-pub(crate) fn add(world: &mut World<'_>, buf: u64, stores: bool, microseconds: u64) -> Outcome {
-    let Some(Some(buffer)) = world.buffers.get(buf as usize) else { return Ok(()) };
-    // While it is not signalled, begin of CPU access waits.
-    let Some(fd) = buffer.fd.as_ref().filter(|_| !buffer.imported) else { return Ok(()) };
-    let Some((source, fence)) = of_sw_sync().or_else(of_vgem) else { return Ok(()) };
-    // `struct dma_buf_import_sync_file`: flags, descriptor
-    let mut import = [if stores { 2 } else { 1 }, fence.as_raw_fd() as u32];
-    if !call(fd, false, b'b', 3, &mut import) {
-        return Err(format!("a fence: {}", std::io::Error::last_os_error()));
-    }
-    let delay = Duration::from_micros(microseconds);
-    world.fence = Some(Fence { source, buf, stores, delay });
-    Ok(())
+/// Why this kernel can make no fences
+pub(crate) fn possible() -> Result<(), String> {
+    of_sw_sync().map_or_else(of_vgem, Ok).map(|_| ())
 }
 
 impl Fence {
-    fn concerns(&self, buf: u64, storing: bool) -> bool {
+    /// Puts a fence on the buffer of a place, which is signalled during the next transfer. `None`
+    /// if the kernel has no fences.
+    pub(crate) fn on(
+        fd: BorrowedFd<'_>,
+        buf: u64,
+        stores: bool,
+        microseconds: u64,
+    ) -> Result<Option<Self>, String> {
+        let made = of_sw_sync().map_or_else(of_vgem, Ok);
+        let Ok((source, fence)) = made else { return Ok(None) };
+        // `struct dma_buf_import_sync_file`: flags, descriptor
+        let mut import = [if stores { 2 } else { 1 }, fence.as_raw_fd() as u32];
+        if !call(&fd, false, b'b', 3, &mut import) {
+            return Err(format!("a fence: {}", std::io::Error::last_os_error()));
+        }
+        let delay = Duration::from_micros(microseconds);
+        Ok(Some(Self { source, buf, stores, delay }))
+    }
+
+    /// Is a transfer to wait for it?
+    pub(crate) fn concerns(&self, buf: u64, storing: bool) -> bool {
         self.buf == buf && (storing || self.stores)
     }
 }
 
 /// Makes a call on a buffer, and says what was wrong with it if data has moved.
 pub(crate) fn around<T>(
-    world: &World<'_>,
     fence: Option<Fence>,
-    (buf, storing): (u64, bool),
+    concerns: bool,
     call: impl FnOnce() -> T,
 ) -> (T, Option<&'static str>) {
     let Some(fence) = fence else { return (call(), None) };
-    let concerns = fence.concerns(buf, storing);
-    world.machine.did(if concerns { "fence that concerns it" } else { "fence of no concern" });
     let Fence { source, delay, .. } = fence;
     let signalled = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (ended, waits) = mpsc::channel::<()>();
         let signalled = &signalled;
         scope.spawn(move || {
-            crate::disturb::keep_signals_away();
+            keep_signals_away();
             let _ = waits.recv_timeout(if concerns { delay } else { FOR_EVER });
             signalled.store(true, Ordering::Release);
             drop(source);

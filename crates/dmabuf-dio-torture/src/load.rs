@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers that are made with a file's content.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::{Errno, dio, heap};
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -33,6 +33,18 @@ fn loader<'a>(world: &'a mut World<'_>) -> Result<&'a OwnedFd, String> {
     world.loader.as_ref().ok_or_else(|| "no context".into())
 }
 
+/// LOAD as it is without any options.
+pub(crate) fn request(
+    context: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    file_offset: u64,
+    length: u64,
+) -> Result<OwnedFd, Errno> {
+    let (file_fd, fd_flags) = (file.as_raw_fd(), (OFlags::RDWR | OFlags::CLOEXEC).bits());
+    let mut load = dio::Load { file_fd, fd_flags, file_offset, length, ..dio::Load::default() };
+    dio::load(context, &mut load)
+}
+
 fn call(world: &World<'_>, span: Span, shape: Shape) -> (dio::Load, Result<OwnedFd, Errno>) {
     let file = world.file(span.file).map_or(-1, |file| file.fd(span.direct).as_raw_fd());
     let access = if shape.writable { OFlags::RDWR } else { OFlags::RDONLY };
@@ -54,7 +66,7 @@ fn call(world: &World<'_>, span: Span, shape: Shape) -> (dio::Load, Result<Owned
 }
 
 /// Checks a new buffer, and puts it into its place.
-fn take(
+pub(crate) fn take(
     world: &mut World<'_>,
     at: u64,
     fd: OwnedFd,

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use dmabuf_dio_sys::{dio, heap, udmabuf};
 
+use crate::procfs::number;
+
 /// Opened once for all rounds.
 #[allow(clippy::struct_excessive_bools)] // independent of each other
 pub(crate) struct Machine {
@@ -21,8 +23,12 @@ pub(crate) struct Machine {
     pub(crate) odd_named: bool,
     pub(crate) slots: bool,
     pub(crate) join: bool,
+    /// There are huge pages for memfds of hugetlb.
+    pub(crate) huge: bool,
     /// The kernel has the series: loans, `copy_file_range()`, the heaps' flag.
     pub(crate) series: bool,
+    /// Devices' fences can be made.
+    pub(crate) fences: bool,
     /// `/proc/thread-self/fail-nth`
     pub(crate) fail_nth: bool,
     /// What was done, and how often.
@@ -54,11 +60,24 @@ impl Machine {
             odd_named: named.is_ok_and(|names| names.trim() == "odd_exporter"),
             slots: features & dio::FEATURE_SLOTS != 0,
             join: features & dio::FEATURE_JOIN != 0,
+            huge: huge_pages(),
             series: kernel.contains("series"),
+            fences: crate::fence::possible()
+                .inspect_err(|why| eprintln!("no fences: {why}"))
+                .is_ok(),
             tally: RefCell::default(),
             fail_nth: std::fs::exists("/proc/thread-self/fail-nth").unwrap_or(false),
         })
     }
+}
+
+/// Reserves as many as all memfds and buffers of a round may have.
+fn huge_pages() -> bool {
+    const WANTED: i64 = 10;
+    let path = "/proc/sys/vm/nr_hugepages";
+    let _ = std::fs::write(path, WANTED.to_string());
+    let two = number("/proc/meminfo", "Hugepagesize:") == 2048;
+    two && number(path, "") >= WANTED
 }
 
 impl std::fmt::Display for Machine {
@@ -67,9 +86,11 @@ impl std::fmt::Display for Machine {
             ("heap", self.heap.is_some()),
             ("udmabuf", self.udmabuf.is_some()),
             ("odd", self.odd_named),
+            ("huge", self.huge),
             ("slots", self.slots),
             ("join", self.join),
             ("series", self.series),
+            ("fences", self.fences),
             ("fail-nth", self.fail_nth),
         ];
         has.iter().try_for_each(|(name, has)| write!(f, "{name}={has} "))

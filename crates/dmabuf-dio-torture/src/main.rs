@@ -17,6 +17,7 @@ mod disturb;
 mod fault;
 mod fence;
 mod file;
+mod full;
 mod judge;
 mod load;
 mod machine;
@@ -27,7 +28,10 @@ mod ops;
 mod pages;
 mod plan;
 mod powercut;
+mod process;
+mod procfs;
 mod random;
+mod report;
 mod ring;
 mod run;
 mod shrink;
@@ -45,6 +49,7 @@ use std::time::{Duration, Instant};
 use args::Args;
 use machine::Machine;
 use ops::{Op, text};
+use report::Report;
 use run::Finding;
 use state::Memory;
 
@@ -89,11 +94,13 @@ fn campaign(machine: &Machine, args: &Args) -> usize {
     let start = Instant::now();
     let (mut operations, mut rounds) = (0, 0);
     let mut memory = None;
+    let mut failed = None;
     let over = |rounds: u64| match args.rounds {
         Some(most) => rounds >= most,
         None => start.elapsed() >= Duration::from_secs(args.minutes * 60),
     };
-    while !over(rounds) {
+    let mut found = None;
+    while found.is_none() && !over(rounds) {
         let number = args.first + rounds;
         let ops = plan::round(args.seed, number);
         if args.verbose {
@@ -103,42 +110,31 @@ fn campaign(machine: &Machine, args: &Args) -> usize {
         }
         if let Err(finding) = run::sequence(machine, &ops) {
             operations += finding.op.map_or(ops.len(), |place| place + 1);
-            let at = (number, operations, start.elapsed());
-            report(machine, args, at, &finding, &ops);
-            return 1;
+            found = Some((number, describe(&finding, &ops)));
+            failed = Some(ops);
+            break;
         }
         rounds += 1;
         operations += ops.len();
         if rounds % MEMORY_EVERY == 0 {
             let first: &Memory = memory.get_or_insert_with(Memory::look);
-            if let Err(what) = first.is_there(MEMORY_MOST) {
-                let (seed, seconds) = (args.seed, start.elapsed().as_secs());
-                println!(
-                    "FAIL seed={seed} round={number} operations={operations} seconds={seconds} by then: {what}"
-                );
-                return 1;
-            }
+            found =
+                first.is_there(MEMORY_MOST).err().map(|what| (number, format!("by then: {what}")));
         }
     }
-    for (what, count) in machine.tally.borrow().iter() {
-        println!("{count:8} {what}");
+    let time = start.elapsed();
+    let count = found.iter().len();
+    let tally = machine.tally.take();
+    Report { seed: args.seed, rounds, operations, time, tally: &tally, found }.print(args.json);
+    if let Some(ops) = failed {
+        sequence_of(machine, args, args.first + rounds, &ops);
     }
-    let seconds = start.elapsed().as_secs();
-    println!("ok seed={} rounds={rounds} operations={operations} seconds={seconds}", args.seed);
-    0
+    count
 }
 
-/// Prints what was found, and the operations that show it, as few as possible.
-fn report(
-    machine: &Machine,
-    args: &Args,
-    (round, operations, after): (u64, usize, Duration),
-    finding: &Finding,
-    ops: &[Op],
-) {
-    let (seed, seconds) = (args.seed, after.as_secs());
-    let what = describe(finding, ops);
-    println!("FAIL seed={seed} round={round} operations={operations} seconds={seconds} {what}");
+/// Prints the operations that show a finding, as few as possible.
+fn sequence_of(machine: &Machine, args: &Args, round: u64, ops: &[Op]) {
+    let seed = args.seed;
     if !args.shrink {
         println!("# seed {seed}, round {round}\n{}", text(ops));
         return;

@@ -42,7 +42,20 @@ pub(crate) struct Mapping(Vec<Part>);
 
 impl Mapping {
     pub(crate) fn of(fd: BorrowedFd<'_>, length: usize, writable: bool) -> Result<Self, String> {
-        let first = length / 2 / PAGE * PAGE;
+        Self::cut(fd, length, length / 2 / PAGE * PAGE, writable)
+    }
+
+    /// In one part, as huge pages need it.
+    pub(crate) fn whole(fd: BorrowedFd<'_>, length: usize, writable: bool) -> Result<Self, String> {
+        Self::cut(fd, length, 0, writable)
+    }
+
+    fn cut(
+        fd: BorrowedFd<'_>,
+        length: usize,
+        first: usize,
+        writable: bool,
+    ) -> Result<Self, String> {
         let parts = [(0, first), (first, length - first)];
         let parts = parts.into_iter().filter(|(_, length)| *length > 0);
         Ok(Self(parts.map(|(at, len)| Part::of(fd, at, len, writable)).collect::<Result<_, _>>()?))

@@ -9,7 +9,8 @@ use rustix::fs::OFlags;
 
 use crate::mapping::Mapping;
 use crate::pages::{PAGE, difference};
-use crate::state::{Memory, number};
+use crate::procfs::number;
+use crate::state::Memory;
 use crate::world::{Outcome, World};
 
 /// What may be missing after loads of more than a hundred MiB, in bytes.

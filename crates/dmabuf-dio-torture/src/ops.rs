@@ -40,6 +40,10 @@ macro_rules! ops {
 ops! {
     /// A memfd for udmabufs.
     Store "store" { store, pages }
+    /// One of hugetlb, of one huge page, written.
+    StoreHuge "store-huge" { store, stamp }
+    /// Against all writing but that of buffers which have its pages.
+    StoreSeal "store-seal" { store }
     StoreWrite "store-write" { store, page, pages, stamp }
     /// Both are written page by page in turn, so that neighbours are not adjacent in memory.
     StoreScatter "store-scatter" { store, store2, stamp }
@@ -94,6 +98,14 @@ ops! {
     /// `copy_file_range()` into the buffer, on kernels that can.
     CopyIn "copy-in" { buf, file, at, offset, length, direct }
     CopyOut "copy-out" { buf, file, at, offset, length, direct }
+
+    /// WRITE to a new file on a disk that has room for about `left` pages.
+    WriteFull "write-full" { buf, length, direct, left }
+    /// READ by a child again and again, until it is killed or, `exec`, starts another program.
+    ChildRead "child-read" { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec }
+    ChildWrite "child-write" { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec }
+    /// LOAD by a child, which sends the buffer through a socket and is killed.
+    ChildLoad "child-load" { buf, file, at, length, direct }
 
     /// `flags`: 1 for `READ_FIXED`, 2 for `WRITE_FIXED`.
     Slot "slot" { slot, buf, page, length, flags }

@@ -10,6 +10,7 @@ use crate::disturb::KINDS;
 use crate::ops::Op;
 use crate::pages::PAGE;
 use crate::random::Random;
+use crate::store::HUGE;
 use crate::world::{BUFFERS, DEVICES, DISK, FILES, SLOTS, STORES};
 
 const P: u64 = PAGE as u64;
@@ -48,16 +49,17 @@ enum Family {
     Beside,
     Device,
     Chain,
+    Process,
 }
 
 use Family::{
-    Allocation, Beside, Buffer, Chain, Context, CopyRange, Device, Disk, File, Load, Memfd, Read,
-    Signal, Slot, Together, Write,
+    Allocation, Beside, Buffer, Chain, Context, CopyRange, Device, Disk, File, Load, Memfd,
+    Process, Read, Signal, Slot, Together, Write,
 };
 
-const ALL: [Family; 16] = [
+const ALL: [Family; 17] = [
     Memfd, Buffer, Context, File, Read, Write, Load, CopyRange, Slot, Disk, Signal, Allocation,
-    Together, Beside, Device, Chain,
+    Together, Beside, Device, Chain, Process,
 ];
 
 /// The operations of a round.
@@ -118,6 +120,7 @@ impl Sketch {
             }
             Device => self.device(),
             Chain => self.chain(),
+            Process => self.process(),
             Beside => {
                 let kind = self.random.in_range(0..KINDS);
                 let place = self.random.in_range(0..if kind < 2 { STORES } else { BUFFERS } as u64);
@@ -173,7 +176,11 @@ impl Sketch {
         let Some((store, size)) = self.existing(&stores) else { return self.store(0) };
         let (page, pages) = self.part(size);
         let stamp = self.stamp();
-        let op = match self.random.in_range(0..12) {
+        if self.random.one_in(12) {
+            self.stores[store as usize] = Some(HUGE);
+            return self.ops.push(Op::StoreHuge { store, stamp });
+        }
+        let op = match self.random.in_range(0..13) {
             0..=2 => Op::StoreWrite { store, page, pages, stamp },
             3 => Op::StoreMapWrite { store, page, pages, stamp },
             4 => Op::StoreTouch { store, page, pages },
@@ -181,6 +188,7 @@ impl Sketch {
             6 | 7 => Op::StorePunch { store, page, pages },
             8 | 9 => Op::StoreOut { store },
             10 => Op::StoreCollapse { store },
+            11 => Op::StoreSeal { store },
             _ => {
                 self.stores[store as usize] = None;
                 Op::StoreClose { store }
@@ -333,6 +341,54 @@ impl Sketch {
         });
     }
 
+    /// A call of another process.
+    fn process(&mut self) {
+        let buffers = self.buffers;
+        let Some((buf, pages)) = self.existing(&buffers) else { return };
+        let file = self.any_file();
+        let size = self.files[file as usize];
+        if self.random.one_in(3) {
+            let at = self.random.in_range(0..size.max(1)) / P * P;
+            let length = self.random.in_range(1..size.saturating_sub(at).max(2));
+            let direct = self.random.in_range(0..2);
+            self.buffers[buf as usize] = Some(length.div_ceil(P));
+            self.ops.push(Op::ChildLoad { buf, file, at, length, direct });
+            return self.ops.push(Op::Attach { buf });
+        }
+        let (at, offset, length) = self.span(file, pages * P);
+        let length = length.min(size.saturating_sub(at)).max(1);
+        let (chunk, depth) = self.shape();
+        let (direct, exec) = (self.random.in_range(0..2), u64::from(self.random.one_in(3)));
+        let microseconds = self.random.in_range(1..20_000);
+        self.ops.push(if self.random.one_in(2) {
+            Op::ChildRead {
+                buf,
+                file,
+                at,
+                offset,
+                length,
+                chunk,
+                depth,
+                direct,
+                microseconds,
+                exec,
+            }
+        } else {
+            Op::ChildWrite {
+                buf,
+                file,
+                at,
+                offset,
+                length,
+                chunk,
+                depth,
+                direct,
+                microseconds,
+                exec,
+            }
+        });
+    }
+
     fn load(&mut self) {
         let (buf, file) = (self.random.in_range(0..BUFFERS as u64), self.any_file());
         let size = self.files[file as usize];
@@ -480,7 +536,7 @@ mod tests {
             .map(|op| op.to_string().split(' ').next().unwrap_or_default().to_owned())
             .collect();
         // All but file-close, which rounds do at their end.
-        assert_eq!(drawn.len(), 50, "{drawn:?}");
+        assert_eq!(drawn.len(), 56, "{drawn:?}");
     }
 
     #[test]

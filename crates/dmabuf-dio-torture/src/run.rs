@@ -4,13 +4,14 @@
 use crate::buffer;
 use crate::device;
 use crate::fault::Armed;
-use crate::fence;
 use crate::file::Known;
+use crate::full;
 use crate::judge::Span;
 use crate::load::{self, Shape};
 use crate::machine::Machine;
 use crate::memory;
 use crate::ops::Op;
+use crate::process::{self, End};
 use crate::slot;
 use crate::state::State;
 use crate::store;
@@ -61,7 +62,9 @@ pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
 #[rustfmt::skip]
 fn one(world: &mut World<'_>, op: &Op) -> Outcome {
     match *op {
-        Op::Store { store, pages } => store::create(world, store, pages),
+        Op::Store { store, pages } => store::create(world, store, pages, false),
+        Op::StoreHuge { store, stamp } => store::huge(world, store, stamp),
+        Op::StoreSeal { store } => store::seal(world, store),
         Op::StoreWrite { store, page, pages, stamp } => store::write(world, store, page, pages, stamp, false),
         Op::StoreMapWrite { store, page, pages, stamp } => store::write(world, store, page, pages, stamp, true),
         Op::StoreScatter { store, store2, stamp } => store::scatter(world, store, store2, stamp),
@@ -117,6 +120,16 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::CopyOut { buf, file, at, offset, length, direct } =>
             transfer::write(world, buf, Span { file, at, offset, length, direct }, How::Copy),
 
+        Op::WriteFull { buf, length, direct, left } => full::write(world, buf, length, direct, left),
+        Op::ChildRead { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec } =>
+            process::transfer(world, false, buf, Span { file, at, offset, length, direct }, (chunk, depth),
+                End { microseconds, exec: exec != 0 }),
+        Op::ChildWrite { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec } =>
+            process::transfer(world, true, buf, Span { file, at, offset, length, direct }, (chunk, depth),
+                End { microseconds, exec: exec != 0 }),
+        Op::ChildLoad { buf, file, at, length, direct } =>
+            process::load(world, buf, Span { file, at, offset: 0, length, direct }),
+
         Op::Slot { slot, buf, page, length, flags } => slot::register(world, slot, buf, page, length, flags),
         Op::Join { slot, buf, buf2, flags } => slot::join(world, slot, buf, buf2, flags),
         Op::SlotRead { slot, file, at, skip, length, direct } =>
@@ -144,7 +157,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::Heal {} => world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(0..0)),
         Op::Signal { microseconds } => { world.armed = Armed::Signal(microseconds); Ok(()) }
         Op::Beside { kind, place } => { world.beside = Some((kind, place)); Ok(()) }
-        Op::Fence { buf, stores, microseconds } => fence::add(world, buf, stores != 0, microseconds),
+        Op::Fence { buf, stores, microseconds } => buffer::fence(world, buf, stores != 0, microseconds),
         Op::Stall {} => { world.stalled = true; Ok(()) }
         // Whoever runs the sequence runs these.
         Op::Together { .. } => Ok(()),

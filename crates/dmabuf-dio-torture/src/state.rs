@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use crate::machine::Machine;
+use crate::procfs::number;
 
 /// Messages that mean a bug, as in `vm/kernel-log/problems`, which the guest's runner applies in full.
 const PROBLEMS: &[&str] = &[
@@ -52,14 +53,6 @@ pub(crate) struct State {
     counts: Counts,
     free_blocks: i64,
     log: std::fs::File,
-}
-
-/// The first number of a line that begins with `name`.
-pub(crate) fn number(path: &str, name: &str) -> i64 {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    let digits = line[name.len().min(line.len())..].split_whitespace().next();
-    digits.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 fn counts() -> Counts {

@@ -11,21 +11,43 @@ use crate::mapping::{COLLAPSE, Mapping, PAGE_OUT};
 use crate::pages::{PAGE, difference, stamp, store as store_bytes, zero_page};
 use crate::world::{Outcome, Store, World};
 
-pub(crate) fn create(world: &mut World<'_>, place: u64, pages: u64) -> Outcome {
+/// Pages of a memfd of hugetlb.
+pub(crate) const HUGE: u64 = 512;
+
+pub(crate) fn create(world: &mut World<'_>, place: u64, pages: u64, huge: bool) -> Outcome {
     let failed = |errno| format!("memfd: {errno}");
-    let fd =
-        memfd_create("torture", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(failed)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let flags = if huge { flags | MemfdFlags::HUGETLB } else { flags };
+    let fd = memfd_create("torture", flags).map_err(failed)?;
     ftruncate(&fd, pages * PAGE as u64).map_err(failed)?;
     fcntl_add_seals(&fd, SealFlags::SHRINK).map_err(failed)?;
-    let (pages, dirty) = (vec![None; pages as usize], vec![false; pages as usize]);
+    let (pages, dirty) = (vec![None; pages as usize], vec![huge; pages as usize]);
     if let Some(store) = world.stores.get_mut(place as usize) {
-        *store = Some(Store { fd, pages, dirty, allocated: false, collapsed: false });
+        *store = Some(Store {
+            fd,
+            pages,
+            dirty,
+            allocated: false,
+            collapsed: huge,
+            huge,
+            sealed: false,
+        });
     }
     Ok(())
 }
 
+/// Is written at once: not every kernel fills its pages for udmabufs.
+pub(crate) fn huge(world: &mut World<'_>, place: u64, number: u64) -> Outcome {
+    if !world.machine.huge {
+        return Ok(());
+    }
+    create(world, place, HUGE, true)?;
+    write(world, place, 0, HUGE, number, true)
+}
+
 fn map(store: &Store) -> Result<Mapping, String> {
-    Mapping::of(store.fd.as_fd(), store.pages.len() * PAGE, true)
+    let map = if store.huge { Mapping::whole } else { Mapping::of };
+    map(store.fd.as_fd(), store.pages.len() * PAGE, !store.sealed)
 }
 
 fn range(store: &Store, page: u64, pages: u64) -> std::ops::Range<usize> {
@@ -45,7 +67,14 @@ pub(crate) fn write(
     let range = range(store, page, pages);
     let at = range.start * PAGE;
     let bytes = stamp(number, at as u64, range.len() * PAGE);
-    if mapped {
+    if store.sealed && !bytes.is_empty() {
+        let written = rustix::io::pwrite(&store.fd, &bytes, at as u64);
+        return match written {
+            Err(rustix::io::Errno::PERM) => Ok(()),
+            other => Err(format!("pwrite to a sealed memfd: {other:?}")),
+        };
+    }
+    if mapped || store.huge {
         map(store)?.store(at, &bytes);
     } else {
         let mut done = 0;
@@ -89,7 +118,7 @@ pub(crate) fn touch(world: &mut World<'_>, place: u64, page: u64, pages: u64) ->
 pub(crate) fn allocate(world: &mut World<'_>, place: u64, page: u64, pages: u64) -> Outcome {
     let Some(store) = world.store_mut(place) else { return Ok(()) };
     let range = range(store, page, pages);
-    if range.is_empty() {
+    if range.is_empty() || store.huge {
         return Ok(());
     }
     store.allocated = true;
@@ -103,7 +132,7 @@ pub(crate) fn allocate(world: &mut World<'_>, place: u64, page: u64, pages: u64)
 pub(crate) fn punch(world: &mut World<'_>, place: u64, page: u64, pages: u64) -> Outcome {
     let Some(store) = world.store_mut(place) else { return Ok(()) };
     let range = range(store, page, pages);
-    if store.collapsed || range.is_empty() {
+    if store.collapsed || store.sealed || range.is_empty() {
         return Ok(());
     }
     let (at, length) = (range.start * PAGE, range.len() * PAGE);
@@ -124,14 +153,27 @@ pub(crate) fn out(world: &mut World<'_>, place: u64) -> Outcome {
             map.touch(place * PAGE);
         }
     }
-    map.advise(PAGE_OUT);
+    if !store.huge {
+        map.advise(PAGE_OUT);
+    }
     drop(map);
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
     store.check()
 }
 
+/// `F_SEAL_FUTURE_WRITE`
+pub(crate) fn seal(world: &mut World<'_>, place: u64) -> Outcome {
+    let Some(store) = world.store_mut(place) else { return Ok(()) };
+    store.sealed = true;
+    fcntl_add_seals(&store.fd, SealFlags::FUTURE_WRITE)
+        .map_err(|errno| format!("sealing a memfd: {errno}"))
+}
+
 pub(crate) fn collapse(world: &mut World<'_>, place: u64) -> Outcome {
     let Some(store) = world.store_mut(place) else { return Ok(()) };
+    if store.huge {
+        return store.check();
+    }
     store.collapsed = true;
     map(store)?.advise(COLLAPSE);
     store.check()

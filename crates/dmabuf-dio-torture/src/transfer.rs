@@ -219,7 +219,11 @@ fn run(
             })
         })
     };
-    let (moved, fenced) = around(world, fence, (buf, storing), whole);
+    let concerns = fence.as_ref().is_some_and(|fence| fence.concerns(buf, storing));
+    if fence.is_some() {
+        world.machine.did(if concerns { "fence that concerns it" } else { "fence of no concern" });
+    }
+    let (moved, fenced) = around(fence, concerns, whole);
     let (moved, fired) = moved.ok_or("the objects are gone")?;
     if let Some(wrong) = fenced.filter(|_| moved.done > 0) {
         return Err(wrong.into());

@@ -27,6 +27,7 @@ pub(crate) const SLOTS: usize = 3;
 pub(crate) const DEVICES: usize = 2;
 
 /// A memfd; `None`: a hole, or allocated and not filled.
+#[allow(clippy::struct_excessive_bools)] // independent of each other
 pub(crate) struct Store {
     pub(crate) fd: OwnedFd,
     pub(crate) pages: Vec<Option<Page>>,
@@ -36,6 +37,10 @@ pub(crate) struct Store {
     pub(crate) allocated: bool,
     /// It may have huge pages.
     pub(crate) collapsed: bool,
+    /// Of hugetlb: written by mappings only, and never paged out.
+    pub(crate) huge: bool,
+    /// Nobody may write to it any more, but buffers that have its pages.
+    pub(crate) sealed: bool,
 }
 
 impl Store {

@@ -7,7 +7,7 @@ use crate::world::{BUFFERS, DEVICES, DISK, SLOTS, STORES};
 use super::{P, Sketch};
 
 /// How many there are.
-const CHAINS: u64 = 13;
+const CHAINS: u64 = 14;
 
 impl Sketch {
     pub(super) fn chain(&mut self) {
@@ -21,6 +21,7 @@ impl Sketch {
             8 => self.stalled_disk(),
             9 | 10 => self.fenced(),
             11 => self.scattered(),
+            12 => self.full_disk(),
             _ => self.too_much(),
         }
     }
@@ -273,6 +274,17 @@ impl Sketch {
             self.whole(read, buf, 0, pages);
             self.transfer(if read { super::Read } else { super::Write });
         }
+    }
+
+    /// WRITE to a disk that has room for a part, for all, for nothing.
+    fn full_disk(&mut self) {
+        let pages = self.random.in_range(2..40);
+        let buf = self.heap(pages);
+        let (stamp, direct) = (self.stamp(), self.random.in_range(0..2));
+        self.ops.push(Op::Fill { buf, offset: 0, length: pages * P, stamp });
+        let length = self.random.in_range(1..pages * P + 1);
+        let left = self.random.in_range(0..pages + 20);
+        self.ops.push(Op::WriteFull { buf, length, direct, left });
     }
 
     /// A device has a fence on the buffer, which concerns the transfer or does not.

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! WRITE to a file system that becomes full.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+
+use dmabuf_dio_sys::{Errno, dio};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::judge::one_of;
+use crate::pages::{PAGE, bytes, difference};
+use crate::transfer::module_call;
+use crate::world::{Outcome, World};
+
+fn create(world: &World<'_>, name: &str, flags: i32) -> Result<File, String> {
+    let path = world.machine.folder.join(name);
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true);
+    // Not every file system has O_DIRECT.
+    let file = options.clone().custom_flags(flags).open(&path).or_else(|_| options.open(&path));
+    let file = file.map_err(|error| format!("{name}: {error}"))?;
+    std::fs::remove_file(&path).map_err(|error| format!("{name}: {error}"))?;
+    Ok(file)
+}
+
+/// Takes all blocks of the file system but about so many pages.
+fn fill(world: &World<'_>, left: u64) -> Result<File, String> {
+    let filler = create(world, "torture-filler", 0)?;
+    let (mut at, mut step) = (0, 256 << 20);
+    while step >= PAGE as u64 {
+        match fallocate(&filler, FallocateFlags::empty(), at, step) {
+            Ok(()) => at += step,
+            Err(rustix::io::Errno::NOSPC) => step /= 2,
+            Err(errno) => return Err(format!("fallocate: {errno}")),
+        }
+    }
+    // What a step that failed has allocated is given back, too.
+    filler
+        .set_len(at.saturating_sub(left * PAGE as u64))
+        .and_then(|()| filler.sync_all())
+        .map_err(|error| format!("the filler: {error}"))?;
+    Ok(filler)
+}
+
+/// WRITE of the first bytes of a buffer to a new file: it ends, or says how much there was room for.
+pub(crate) fn write(world: &World<'_>, buf: u64, length: u64, direct: u64, left: u64) -> Outcome {
+    let Some((buffer, context)) = world.attached(buf) else { return Ok(()) };
+    if buffer.imported || length > buffer.length() as u64 {
+        return Ok(());
+    }
+    let filler = fill(world, left)?;
+    let file = create(world, "torture-full", if direct == 0 { 0 } else { libc::O_DIRECT })?;
+    let moved = module_call(context, file.as_fd(), (0, 0, length), (PAGE as u64, 2), dio::write);
+    world.machine.did(match moved.errno {
+        Some(_) => "WRITE to a full disk",
+        None => "WRITE to a disk with some room",
+    });
+    let done = moved.done as usize;
+    match moved.errno {
+        None if moved.done == length => {}
+        Some(Errno::NOSPC) if moved.done < length => {}
+        other => return Err(format!("{other:?} after {done} bytes on a full disk")),
+    }
+    drop(filler);
+    let failed = |error: std::io::Error| format!("the file: {error}");
+    let end = file.metadata().map_err(failed)?.len() as usize;
+    if end < done || end > length as usize {
+        return Err(format!("the file has {end} bytes, of which {done} were said to be done"));
+    }
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    let mut actual = vec![0; end];
+    let plain = File::open(path).map_err(failed)?;
+    plain.read_exact_at(&mut actual, 0).map_err(failed)?;
+    let source = bytes(&buffer.pages, 0..length as usize);
+    difference("what was written to a full disk", &actual[..done], &source[..done])?;
+    for at in done..end {
+        one_of("what was written to a full disk", at, actual[at], 0, Some(source[at]))?;
+    }
+    drop((file, plain));
+    // Some file systems free blocks only then.
+    rustix::fs::sync();
+    Ok(())
+}

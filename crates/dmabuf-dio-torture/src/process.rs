@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Other processes: one that is killed, or starts another program, in the middle of a call; one
+//! that hands over a buffer and ends.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use dmabuf_dio_sys::{Errno, dio};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use crate::judge::{Moved, Span, into_file, into_pages};
+use crate::load;
+use crate::pages::{PAGE, bytes, is_multiple};
+use crate::transfer::{How, module_call, pointless, refused};
+use crate::world::{Kind, Outcome, World};
+
+/// A child that runs `life` until it is killed.
+struct Child(libc::pid_t);
+
+impl Child {
+    fn start(life: impl FnOnce()) -> Result<Self, String> {
+        // SAFETY: no other thread of the campaign runs now, so the child may do anything.
+        match unsafe { libc::fork() } {
+            -1 => Err(format!("fork: {}", std::io::Error::last_os_error())),
+            0 => {
+                life();
+                // SAFETY: ends the child, without running anything of the parent.
+                unsafe { libc::_exit(0) }
+            }
+            child => Ok(Self(child)),
+        }
+    }
+}
+
+impl Drop for Child {
+    /// Afterwards its descriptors are closed.
+    fn drop(&mut self) {
+        // SAFETY: the child is this process's, and has not been waited for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// How a child ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) microseconds: u64,
+    /// It starts another program; else it is killed.
+    pub(crate) exec: bool,
+}
+
+/// A child repeats a READ or WRITE until it ends in the middle of one. Then each byte of the
+/// destination is the old one or the new one.
+pub(crate) fn transfer(
+    world: &mut World<'_>,
+    write: bool,
+    buf: u64,
+    span: Span,
+    shape: (u64, u64),
+    end: End,
+) -> Outcome {
+    let how = How::Module { chunk: shape.0, depth: shape.1 };
+    let (Some((buffer, context)), Some(file)) = (world.attached(buf), world.file(span.file)) else {
+        return Ok(());
+    };
+    if pointless(world, buf, span, how, write)
+        || refused(world, buf, span, how, !write).is_some()
+        || !world.broken(span.file).is_empty()
+        || buffer.map.is_none()
+        || buffer.imported
+        || span.at + span.length > file.bytes.len() as u64
+    {
+        return Ok(());
+    }
+    let fd = file.fd(span.direct);
+    let make = if write { dio::write } else { dio::read };
+    let again = move || {
+        loop {
+            module_call(context, fd, (span.at, span.offset, span.length), shape, make);
+        }
+    };
+    let child = Child::start(|| {
+        if !end.exec {
+            again();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(again);
+            std::thread::sleep(Duration::from_micros(end.microseconds));
+            // SAFETY: both are NUL-terminated, and the list ends with a null pointer.
+            unsafe {
+                libc::execl(c"/bin/true".as_ptr(), c"true".as_ptr(), std::ptr::null::<u8>());
+                libc::_exit(0);
+            }
+        });
+    })?;
+    std::thread::sleep(Duration::from_micros(end.microseconds));
+    if end.exec {
+        // SAFETY: a zeroed structure is valid; the child stays to be waited for.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let id = child.0 as libc::id_t;
+            libc::waitid(libc::P_PID, id, &raw mut info, libc::WEXITED | libc::WNOWAIT);
+        }
+    }
+    drop(child);
+    world.machine.did(if end.exec { "exec in a call" } else { "process killed in a call" });
+    let moved = Moved { done: 0, errno: Some(Errno::INTR), align: 0 };
+    let Some((buffer, _)) = world.attached(buf) else { return Ok(()) };
+    if write {
+        let source =
+            bytes(&buffer.pages, span.offset as usize..(span.offset + span.length) as usize);
+        let actual = world.actual_file(span.file)?;
+        return world
+            .file_mut(span.file)
+            .map_or(Ok(()), |file| into_file(file, &actual, span, &source, moved));
+    }
+    let source = world.file(span.file).map_or(&[][..], |file| file.range(span.at, span.length));
+    let seen = buffer.seen()?;
+    into_pages(&buffer.pages, span, source, moved, &|page| {
+        Some(seen.as_ref()?[page * PAGE..(page + 1) * PAGE].to_vec())
+    })?;
+    world.check_buffers()
+}
+
+/// Sends a descriptor, or the number of an error.
+fn send(socket: BorrowedFd<'_>, result: &Result<OwnedFd, Errno>) {
+    let number = result.as_ref().err().map_or(0, |errno| errno.raw()).to_ne_bytes();
+    let fds: Vec<BorrowedFd<'_>> = result.iter().map(|fd| fd.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    let _ = sendmsg(socket, &[std::io::IoSlice::new(&number)], &mut control, SendFlags::empty());
+}
+
+fn receive(socket: BorrowedFd<'_>) -> Result<Result<OwnedFd, Errno>, String> {
+    let mut number = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [std::io::IoSliceMut::new(&mut number)];
+    let got = recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)
+        .map_err(|errno| format!("recvmsg: {errno}"))?;
+    if got.bytes == 0 {
+        return Err("the child has said nothing".into());
+    }
+    let fd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(fd.ok_or_else(|| Errno::from_raw(i32::from_ne_bytes(number))))
+}
+
+/// A child makes LOAD, hands the buffer over and is killed: the buffer stays.
+pub(crate) fn load(world: &mut World<'_>, at: u64, span: Span) -> Outcome {
+    let Some(file) = world.file(span.file) else { return Ok(()) };
+    let inside = span.at + span.length <= file.bytes.len() as u64;
+    if span.length == 0 || !inside || !is_multiple(span.at, PAGE as u64) {
+        return Ok(());
+    }
+    if !world.broken(span.file).is_empty() {
+        return Ok(());
+    }
+    let fd = file.fd(span.direct);
+    let sockets =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let (ours, theirs) = sockets.map_err(|errno| format!("socketpair: {errno}"))?;
+    let child = Child::start(|| {
+        let loaded = dio::open()
+            .and_then(|context| load::request(context.as_fd(), fd, span.at, span.length));
+        send(theirs.as_fd(), &loaded);
+        // SAFETY: waits for signals.
+        unsafe { libc::pause() };
+    })?;
+    drop(theirs);
+    let loaded = receive(ours.as_fd());
+    drop(child);
+    world.machine.did("LOAD of a process that is killed");
+    let loaded = loaded?.map_err(|errno| format!("LOAD: {errno}"))?;
+    load::take(world, at, loaded, span, Kind::Load, true)
+}
