@@ -143,7 +143,9 @@ class Tests:
             path = self.folder / "saved"
             path.write_bytes(body)
             url = f"s3://{BUCKET}/saved-{length}"
-            self.run("load", str(path), "--quiet", "--kind", "memfd", "--", COMMAND, "save", url, "--quiet")
+            done = self.run("load", str(path), "--quiet", "--kind", "memfd", "--", COMMAND, "save", url, "--json")
+            report = json.loads(done.stdout)
+            assert (report["mode"], report["bytes"], report["page_cache_grown"]) == ("sent", length, None), report
             assert self.get(f"saved-{length}") == body
         old = self.get("saved-1")
         process = subprocess.Popen(

@@ -15,6 +15,7 @@
 mod blocks;
 mod buffer;
 mod cancel;
+mod checks;
 mod code;
 mod command;
 mod content;

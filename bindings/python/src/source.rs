@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
 
 use crate::error::raise_kept;
-use crate::remote::Url;
+use crate::remote::{Checks, Url};
 
 /// A file of this machine, to load from or to save to.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum Source {
     Fd(OwnedFd),
 }
 
-/// What can be loaded.
+/// What can be loaded, or saved to.
 #[derive(Debug)]
 pub(crate) enum Loadable {
     File(Source),
@@ -179,10 +179,10 @@ impl Loadable {
     }
 
     /// Opens it, if it is an object. To be called in a thread that may wait for it.
-    pub(crate) fn open(&self, cancel: &CancelToken) -> Result<Opened<'_>, Error> {
+    pub(crate) fn open(&self, cancel: &CancelToken, checks: &Checks) -> Result<Opened<'_>, Error> {
         match self {
             Self::File(source) => Ok(Opened::File(source)),
-            Self::Object(url) => url.open(cancel).map(Opened::Content),
+            Self::Object(url) => url.open(cancel, checks).map(Opened::Content),
         }
     }
 }

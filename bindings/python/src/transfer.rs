@@ -2,9 +2,11 @@
 //! `load()`, `load_into()` and `save()`. Their options are in `dmabuf_dio/types.py`.
 
 use dmabuf_dio::Error;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::checks::checks;
 use crate::content::{Content, seal};
 use crate::error::raise_kept;
 use crate::options::{Given, Keywords};
@@ -24,6 +26,7 @@ pub(crate) fn load(
     let (options, watch) = (given.load()?, given.watch()?);
     let (offset, length) = (given.take_or("offset", 0)?, given.take::<u64>("length")?);
     let writable = given.take_or("writable", false)?;
+    let checks = checks(py, &given, &path)?;
     given.end()?;
     if let Loadable::File(Source::Path(path)) = &path {
         let whole = offset == 0 && length.is_none() && !writable;
@@ -34,7 +37,7 @@ pub(crate) fn load(
     }
     let path = path.found(py)?;
     let content = run::transfer(py, &watch, move |control| {
-        let opened = path.open(&control.cancel)?;
+        let opened = path.open(&control.cancel, &checks)?;
         let loader = opened.loader().options(options).offset(offset).length(length);
         let mut buf = loader.cancel(control.cancel.clone()).progress(control.told()).load()?;
         seal(&mut buf, writable)?;
@@ -44,7 +47,7 @@ pub(crate) fn load(
 }
 
 /// Loads a file or an object, or a range of it, into a writable buffer without views. Options:
-/// `types.RangeOptions`.
+/// `types.IntoOptions`.
 #[pyfunction]
 #[pyo3(signature = (path, buffer, **options))]
 pub(crate) fn load_into(
@@ -55,13 +58,14 @@ pub(crate) fn load_into(
 ) -> PyResult<Report> {
     let given = Given::new("load_into", options);
     let (options, watch, place) = (given.transfer()?, given.watch()?, Place::of(&given)?);
+    let checks = checks(py, &given, &path)?;
     given.end()?;
     let path = path.found(py)?;
     let transfer = buffer.begin_write(py)?;
     let report = run::transfer(py, &watch, move |control| {
         let Place { offset, length, .. } = place;
         let content = transfer.content();
-        let opened = path.open(&control.cancel)?;
+        let opened = path.open(&control.cancel, &checks)?;
         // The content may be a part of what the descriptor refers to.
         let length = length.or_else(|| Some(opened.end()?.saturating_sub(offset)));
         let first = place.in_buffer(content, length.unwrap_or(0))?;
@@ -72,24 +76,33 @@ pub(crate) fn load_into(
     Report::new(&report)
 }
 
-/// Saves a buffer, or a range of it, to a file. Options: `types.RangeOptions`.
+/// Saves a buffer, or a range of it, to a file or an object. Options: `types.RangeOptions`.
 #[pyfunction]
 #[pyo3(signature = (buffer, path, **options))]
 pub(crate) fn save(
     py: Python<'_>,
     buffer: PyRef<'_, Buffer>,
-    path: Source,
+    path: Loadable,
     options: Option<Keywords<'_>>,
 ) -> PyResult<Report> {
     let given = Given::new("save", options);
     let (options, watch, place) = (given.transfer()?, given.watch()?, Place::of(&given)?);
     given.end()?;
+    if matches!(path, Loadable::Object(_)) && place.offset != 0 {
+        return Err(PyValueError::new_err("an object is written as a whole: offset must be 0"));
+    }
     let transfer = buffer.begin_read(py)?;
     let report = run::transfer(py, &watch, move |control| {
         let content = transfer.content();
         let rest = content.len().saturating_sub(place.buf_offset);
         let length = place.length.unwrap_or(rest);
         let first = place.in_buffer(content, length)?;
+        let path = match &path {
+            Loadable::File(path) => path,
+            Loadable::Object(url) => {
+                return url.save(options, control, content.buf(), first..first + length);
+            }
+        };
         let saver = path.saver().options(options).offset(place.offset);
         let saver = saver.cancel(control.cancel.clone()).progress(control.told());
         saver.save(content.buf(), first..first + length)

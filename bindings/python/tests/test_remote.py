@@ -8,11 +8,15 @@ import asyncio
 import ctypes
 import errno
 import gc
+import hashlib
+import json
 import os
 import pathlib
 import random
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +73,7 @@ def test_objects_are_loaded(store: Store, kind: Any, start: str) -> None:
         assert bytes(buffer) == CONTENT
         report = buffer.report
         assert report is not None and (report.mode, report.bytes) == ("fetched", len(CONTENT))
+        assert report.page_cache_grown is None
     assert told[-1] == (len(CONTENT), len(CONTENT))
     assert sum(last + 1 - first for _, first, last in store.take_asked()) == len(CONTENT)
     with dmabuf_dio.load(url, kind=kind, offset=4095, length=5 * MIB) as buffer:
@@ -234,7 +239,6 @@ def test_calls_that_need_files_say_so(store: Store, tmp_path: Path) -> None:
     buffer = dmabuf_dio.Buffer.alloc(4096, kind="memfd")
     url = "https://user:TheSecretOfTests@example.invalid/a?TheSecretOfTests"
     for call in (
-        lambda: dmabuf_dio.save(buffer, url),
         lambda: dmabuf_dio.gather(url, [0], 1),
         lambda: dmabuf_dio.Gathering(url, buffer),
         lambda: dmabuf_dio.doctor(url),
@@ -245,6 +249,117 @@ def test_calls_that_need_files_say_so(store: Store, tmp_path: Path) -> None:
         error = refused(ValueError, "^https://example.invalid/a: ", call)
         assert "TheSecretOfTests" not in f"{error!r} {error.__notes__}"
     assert not os.listdir(tmp_path)
+
+
+def sums(content: bytes, chunk_size: int) -> str:
+    """What `dmabuf-dio sum --chunk-size` writes."""
+    chunks = [content[start : start + chunk_size] for start in range(0, len(content), chunk_size)]
+    found = [hashlib.sha256(chunk).hexdigest() for chunk in chunks]
+    return json.dumps({"format": "dmabuf-dio sums 1", "length": len(content), "chunk_size": chunk_size, "sha256": found})
+
+
+def test_objects_are_checked_as_asked(store: Store, tmp_path: Path) -> None:
+    store.files["/b/k"] = CONTENT
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    path = tmp_path / "k.sums"
+    path.write_text(sums(CONTENT, MIB))
+    # The sums are those of the command.
+    (tmp_path / "k").write_bytes(CONTENT)
+    command = [sys.executable, "-m", "dmabuf_dio", "sum", str(tmp_path / "k"), "--chunk-size", "1MiB"]
+    assert json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout) == json.loads(path.read_text())
+    into = dmabuf_dio.Buffer.alloc(len(CONTENT), kind="memfd")
+    for url in ("s3://b/k", f"{store.web}/b/k"):
+        for checks in ({"sha256": digest}, {"sha256": digest.upper()}, {"sums": path}, {"sums": os.fsencode(path), "sha256": digest}):
+            options: Any = checks
+            with dmabuf_dio.load(url, kind="private", **options) as buffer:
+                assert bytes(buffer) == CONTENT
+            assert dmabuf_dio.load_into(url, into, **options).mode == "fetched"
+        assert bytes(asyncio.run(dmabuf_dio.aload(url, kind="private", sums=path))) == CONTENT
+        # Parts are checked by whole chunks.
+        with dmabuf_dio.load(url, kind="private", offset=MIB - 1, length=2, sums=path) as buffer:
+            assert bytes(buffer) == CONTENT[MIB - 1 : MIB + 1]
+        error = refused(OSError, "of a part", dmabuf_dio.load, url, length=5, sha256=digest)
+        assert error.errno == errno.EINVAL
+    flipped = bytearray(CONTENT)
+    flipped[5 * MIB + 7] ^= 1
+    store.files["/b/k"] = bytes(flipped)
+    for url in ("s3://b/k", f"{store.web}/b/k"):
+        error = refused(OSError, "bytes 5242880..6291456 cannot be read", dmabuf_dio.load, url, sums=path)
+        assert (error.errno, error.filename) == (errno.EBADMSG, url)
+        for call in (lambda: dmabuf_dio.load(url, sha256=digest), lambda: dmabuf_dio.load_into(url, into, sha256=digest)):
+            assert refused(OSError, "the SHA-256 is", call).errno == errno.EBADMSG
+
+
+def test_checks_that_cannot_be_used_are_errors(store: Store, tmp_path: Path) -> None:
+    store.files["/b/k"] = b"content"
+    (tmp_path / "file").write_bytes(b"content")
+    digest = hashlib.sha256(b"content").hexdigest()
+    for options in ({"sha256": digest}, {"sums": "k.sums"}):
+        error = refused(ValueError, "are for objects", dmabuf_dio.load, tmp_path / "file", **options)
+        assert error.__notes__
+        refused(ValueError, "are for objects", dmabuf_dio.load, "keep:none", **options)
+    for wrong in ("", digest[1:], f"{digest[1:]}x", f"+{digest[1:]}", f"{digest}0"):
+        refused(ValueError, "64 hexadecimal digits", dmabuf_dio.load, "s3://b/k", sha256=wrong)
+    refused(TypeError, "sha256", dmabuf_dio.save, dmabuf_dio.load("s3://b/k"), "s3://b/c", sha256=digest)
+    error = refused(FileNotFoundError, "", dmabuf_dio.load, "s3://b/k", sums=tmp_path / "none")
+    assert error.filename == str(tmp_path / "none") and "dmabuf-dio sum" in str(error.__notes__)
+    for text in ("{}", sums(b"content", 4).replace('"chunk_size": 4', '"chunk_size": 0')):
+        (tmp_path / "wrong").write_text(text)
+        error = refused(OSError, "these are no sums", dmabuf_dio.load, "s3://b/k", sums=tmp_path / "wrong")
+        assert (error.errno, error.filename) == (errno.EINVAL, str(tmp_path / "wrong"))
+    (tmp_path / "other").write_text(sums(b"longer content", 4))
+    refused(OSError, "the sums are of 14 bytes", dmabuf_dio.load, "s3://b/k", sums=tmp_path / "other")
+    refused(ValueError, "no URL", dmabuf_dio.load, "s3://b/k", sums="s3://b/sums")
+
+
+@pytest.mark.parametrize("kind", ["memfd", "private"])
+def test_buffers_are_saved_as_objects(store: Store, tmp_path: Path, kind: Any) -> None:
+    (tmp_path / "file").write_bytes(CONTENT)
+    with dmabuf_dio.load(tmp_path / "file", kind=kind) as buffer:
+        for url in ("s3://b/a folder/k", "s3://b/a folder/k"):
+            told: list[tuple[int, int]] = []
+            report = dmabuf_dio.save(buffer, url, progress=lambda done, total: told.append((done, total)))
+            assert store.files.pop("/b/a folder/k") == CONTENT
+            assert (report.operation, report.mode, report.bytes, report.backend) == ("save", "sent", len(CONTENT), None)
+            assert report.page_cache_grown is None and report.seconds > 0 and report.copied_bytes == len(CONTENT)
+            assert report.as_dict()["buffer"] == kind
+            assert told[-1] == (len(CONTENT), len(CONTENT))
+        # More than a part, a whole part, and one that is sent at once.
+        for start, length in ((1, len(CONTENT) - 1), (4097, 8 * MIB), (5, 3)):
+            dmabuf_dio.save(buffer, "s3://b/part", buf_offset=start, length=length)
+            assert store.files["/b/part"] == CONTENT[start : start + length]
+        assert store.uploads_begun == 3 and not store.uploads
+        with dmabuf_dio.load("s3://b/part", kind="private") as again:
+            assert bytes(again) == CONTENT[5:8]
+
+
+def test_save_that_fails_leaves_the_old_object(store: Store) -> None:
+    store.files["/b/k"] = b"old"
+    buffer = dmabuf_dio.Buffer.alloc(20 * MIB, kind="memfd")
+    error = refused(OSError, "", dmabuf_dio.save, buffer, f"http://user:TheSecretOfTests@127.0.0.1:{store.port}/b/k")
+    assert error.errno == errno.EOPNOTSUPP and "no uploads" in str(error)
+    assert "TheSecretOfTests" not in f"{error!r} {error} {error.__notes__}"
+    refused(ValueError, "offset must be 0", dmabuf_dio.save, buffer, "s3://b/k", offset=1)
+    assert refused(OSError, "backend", dmabuf_dio.save, buffer, "s3://b/k", backend="memfd").refusals
+    refused(ValueError, "", dmabuf_dio.save, buffer, "s3://b/k", buf_offset=20 * MIB, length=1)
+    assert refused(OSError, "it names no key", dmabuf_dio.save, buffer, "s3://b/").errno == errno.EINVAL
+    assert store.uploads_begun == 0
+    store.before_put = lambda path: 403
+    for length in (5, 20 * MIB):
+        error = refused(PermissionError, "", dmabuf_dio.save, buffer, "s3://b/k", length=length)
+        assert error.filename == "s3://b/k" and error.__notes__
+    token = dmabuf_dio.CancelToken()
+
+    def before_put(path: str) -> int | None:
+        token.cancel()
+        store.over.wait()
+        return 503
+
+    store.before_put = before_put
+    error = refused(OSError, "", dmabuf_dio.save, buffer, "s3://b/k", cancel=token)
+    assert (error.errno, error.filename) == (errno.ECANCELED, "s3://b/k")
+    assert store.uploads_begun == 2 and not store.uploads, "parts are left"
+    assert store.files == {"/b/k": b"old"}
 
 
 def test_only_urls_are_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:

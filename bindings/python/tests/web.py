@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A web server, which is also a store of S3's kind, with Range, ETag and lists; and it can be slow and wrong."""
+"""A web server, which is also a store of S3's kind, with Range, ETag, lists and uploads; and it can be slow and wrong."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ class Store:
         # Called before each answer, which is the status that it returns, if any.
         self.before: Callable[[str, int, int], int | None] = lambda path, first, last: None
         self.lists = 0
+        # The same before a body that was received is kept: the path with its query.
+        self.before_put: Callable[[str], int | None] = lambda path: None
+        # Parts of uploads that are not complete, by the upload's name and their number.
+        self.uploads: dict[str, dict[int, bytes]] = {}
+        self.uploads_begun = 0
         # Requests that wait are let go at the end.
         self.over = threading.Event()
         self.port = 0
@@ -66,6 +71,39 @@ def serving() -> Generator[Store, None, None]:
 
         def do_GET(self) -> None:
             self.answer(with_body=True)
+
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            parts = urlsplit(self.path)
+            query, path = parse_qs(parts.query), unquote(parts.path)
+            status = store.before_put(self.path)
+            if status is not None:
+                self.say(status, b"", {})
+                return
+            if "partNumber" in query:
+                store.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
+            else:
+                store.files[path] = body
+            self.say(200, b"", {"ETag": '"1"'})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            parts = urlsplit(self.path)
+            query, path = parse_qs(parts.query, keep_blank_values=True), unquote(parts.path)
+            if "uploads" in query:
+                store.uploads_begun += 1
+                name = f"upload-{store.uploads_begun}"
+                store.uploads[name] = {}
+                result = f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
+            else:
+                found = store.uploads.pop(query["uploadId"][0])
+                store.files[path] = b"".join(found[number] for number in sorted(found))
+                result = "<CompleteMultipartUploadResult><ETag>&quot;1&quot;</ETag></CompleteMultipartUploadResult>"
+            self.say(200, result.encode(), {})
+
+        def do_DELETE(self) -> None:
+            store.uploads.pop(parse_qs(urlsplit(self.path).query)["uploadId"][0])
+            self.say(204, b"", {})
 
         def answer(self, with_body: bool) -> None:
             parts = urlsplit(self.path)

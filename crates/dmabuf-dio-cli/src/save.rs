@@ -12,8 +12,8 @@ use dmabuf_dio_terminal::signals;
 use serde::Serialize;
 
 use crate::args::files::SaveArgs;
-use crate::args::url::is_url;
-use crate::remote::{self, Output};
+use crate::args::url::{is_url, shown};
+use crate::remote;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 
 /// The output of `--json`.
@@ -37,24 +37,19 @@ struct Part {
 pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
     let buf = buffer(args)?;
     let part = part(args, &buf.range());
-    let bar = Bar::new("saving");
-    let mut saver =
-        Saver::new(&args.file).options(args.common.options(args.backend)).cancel(signals::token());
-    if !args.common.quiet {
-        saver = saver.progress(bar.callback());
-    }
     let end = part.offset.checked_add(part.length).ok_or_else(|| {
         Failure::new(USAGE, "offset and length exceed 64 bits", "choose a smaller --length")
     })?;
-    if is_url(&args.file) {
-        let output = match (args.common.quiet, args.common.json) {
-            (true, _) => Output::Nothing,
-            (false, true) => Output::Json,
-            (false, false) => Output::Text,
-        };
-        return remote::save(&args.file, output, &buf, part.offset, part.length);
-    }
-    let result = saver.save(&buf, part.offset..end);
+    let bar = Bar::new("saving");
+    let shows = (!args.common.quiet).then_some(&bar);
+    let (options, range) = (args.common.options(args.backend), part.offset..end);
+    let result = if is_url(&args.file) {
+        remote::save(&args.file, options, shows, &buf, range)
+    } else {
+        let saver = Saver::new(&args.file).options(options).cancel(signals::token());
+        let saver = if shows.is_some() { saver.progress(bar.callback()) } else { saver };
+        saver.save(&buf, range).map_err(Failure::from)
+    };
     bar.finish();
     print(args, &buf, part, &result?)
 }
@@ -99,22 +94,23 @@ fn print(args: &SaveArgs, buf: &Buffer, part: Part, report: &Report) -> Result<(
     if args.common.quiet {
         return Ok(());
     }
+    // A URL without its secrets.
+    let file = shown(&args.file).display().to_string();
     let text = if args.common.json {
         let output = SaveOutput {
             schema: 1,
-            file: args.file.display().to_string(),
+            file,
             buf_offset: part.offset,
             buffer_length: buf.len(),
             report,
         };
         json(&output)?
     } else if !args.common.verbose {
-        let what =
-            format!("{}: {} from a {}", args.file.display(), exact(report.bytes), buf.kind());
+        let what = format!("{file}: {} from a {}", exact(report.bytes), buf.kind());
         summary(&format!("{what} (backend {})", name_of(report)), report)
     } else {
         let mut lines = Lines::new(REPORT);
-        lines.line("file", args.file.display().to_string());
+        lines.line("file", file);
         lines.line("buffer", format!("{}, {}", buf.kind(), exact(buf.len())));
         lines.report(report);
         lines.into_text()

@@ -3,12 +3,19 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), dmabuf_dio::Error> {
-//! use dmabuf_dio::Loader;
-//! use dmabuf_dio_remote::{Object, Settings};
+//! use std::path::Path;
+//! use std::sync::Arc;
 //!
-//! let object = Object::open("s3://models/llama.gguf", &Settings::default())?;
+//! use dmabuf_dio::Loader;
+//! use dmabuf_dio_remote::{Object, Settings, Sums, Upload};
+//!
+//! // Written by `dmabuf-dio sum`.
+//! let sums = Sums::read(Path::new("llama.gguf.sums"))?;
+//! let settings = Settings { sums: Some(Arc::new(sums)), ..Settings::default() };
+//! let object = Object::open("s3://models/llama.gguf", &settings)?;
 //! let buffer = Loader::from_content(object).load()?;
-//! # let _ = buffer;
+//! let report = Upload::new("s3://models/copy.gguf", &settings)?.save(&buffer, buffer.range())?;
+//! println!("{report}");
 //! # Ok(())
 //! # }
 //! ```

@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
+use dmabuf_dio::{Errno, Error};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -86,6 +88,25 @@ impl Sums {
                 return Ok(Self { length, chunk_size, sha256 });
             }
         }
+    }
+
+    /// Reads a file that `dmabuf-dio sum` wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Content`], with the file's own path.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let fail = |errno, what| Error::Content {
+            name: path.to_owned(),
+            offset: 0,
+            length: 0,
+            what,
+            errno,
+            remedy: "write it: dmabuf-dio sum FILE".into(),
+        };
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| fail(Errno::from(&error), error.to_string()))?;
+        Self::parse(&text).map_err(|error| fail(Errno::from_raw(libc::EINVAL), error.to_string()))
     }
 
     /// Reads JSON.

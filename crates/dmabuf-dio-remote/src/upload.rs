@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dmabuf_dio::{Buffer, CancelToken, Direction, Error, Result};
+use dmabuf_dio::{Buffer, CancelToken, Direction, Error, Options, Report, Result};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use object_store::{MultipartUpload, ObjectStore, PutOptions, PutPayload};
@@ -44,6 +44,7 @@ pub struct Upload {
     net: Net,
     cancel: CancelToken,
     progress: Option<Box<Callback>>,
+    options: Options,
 }
 
 impl fmt::Debug for Upload {
@@ -72,7 +73,8 @@ impl Upload {
         let net = Net::new(settings).map_err(fail)?;
         let (store, key) = connect(&address, &net, RETRIES).map_err(fail)?;
         let (name, cancel) = (address.name().to_owned(), CancelToken::new());
-        Ok(Self { name, store, key, net, cancel, progress: None })
+        let options = Options::default();
+        Ok(Self { name, store, key, net, cancel, progress: None, options })
     }
 
     /// The token that cancels it.
@@ -89,16 +91,27 @@ impl Upload {
         self
     }
 
+    /// The settings of the save. A backend is refused: none moves data here. The others have no effect.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
     /// Saves a range of a buffer. Blocks until the store has all of it and shows it. After an error, or when it is
     /// cancelled, what was sent is dropped: an older object of that name stays as it is.
     ///
     /// # Errors
     ///
-    /// [`Error::Content`]; [`Error::Cancelled`]; [`Error::RangeBeyondBuffer`]; [`Error::Buffer`].
-    pub fn save(&self, buffer: &Buffer, range: Range<u64>) -> Result<()> {
-        buffer.check_range(range.start, range.end.saturating_sub(range.start))?;
+    /// [`Error::Content`]; [`Error::Cancelled`]; [`Error::RangeBeyondBuffer`]; [`Error::Buffer`]; [`Error::Unavailable`] if
+    /// the options have a backend.
+    pub fn save(&self, buffer: &Buffer, range: Range<u64>) -> Result<Report> {
+        let length = range.end.saturating_sub(range.start);
+        buffer.check_range(range.start, length)?;
+        let measured = dmabuf_dio::Sending::start(&self.options)?;
         let job = Sending { upload: self, buffer, range, sent: AtomicU64::new(0) };
-        self.net.run(job.run())
+        self.net.run(job.run())?;
+        Ok(measured.end(buffer, length))
     }
 }
 

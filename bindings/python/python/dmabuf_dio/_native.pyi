@@ -14,6 +14,7 @@ from .types import (
     DeviceOptions,
     GatheringOptions,
     GatherOptions,
+    IntoOptions,
     MadeKind,
     Numa,
     Numbers,
@@ -81,7 +82,7 @@ class Refusal:
 class Report:
     operation: Final[Literal["load", "save"]]
     backend: Final[Backend | None]
-    mode: Final[Literal["direct", "buffered", "mixed", "page-cache", "fetched", "unknown"]]
+    mode: Final[Literal["direct", "buffered", "mixed", "page-cache", "fetched", "sent", "unknown"]]
     evidence: Final[str]
     bytes: Final[int]
     copied_bytes: Final[int]
@@ -128,7 +129,7 @@ class Buffer(_Bytes, _Context):
     def close(self) -> None: ...
 
 def load(path: Source, **options: Unpack[WatchedLoadOptions]) -> Buffer: ...
-def load_into(path: Source, buffer: Buffer, **options: Unpack[RangeOptions]) -> Report: ...
+def load_into(path: Source, buffer: Buffer, **options: Unpack[IntoOptions]) -> Report: ...
 def save(buffer: Buffer, path: Source, **options: Unpack[RangeOptions]) -> Report: ...
 
 @final

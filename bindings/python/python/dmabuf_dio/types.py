@@ -17,8 +17,9 @@ class HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 
-# A path, an open descriptor, or an object with one. What is loaded may be a URL, too.
+# A path, an open descriptor, or an object with one. What is loaded or saved may be a URL, too.
 Source: TypeAlias = Union[str, bytes, "PathLike[str]", "PathLike[bytes]", int, HasFileno]
+Path: TypeAlias = Union[str, bytes, "PathLike[str]", "PathLike[bytes]"]
 Kind: TypeAlias = Literal["dmabuf", "memfd", "any", "private"]
 # The kind of a buffer that is not loaded.
 MadeKind: TypeAlias = Literal["dmabuf", "memfd", "any"]
@@ -61,7 +62,15 @@ class _NewBuffer(_Settings, total=False):
     lock: bool
 
 
-class LoadOptions(_NewBuffer, total=False):
+class _Checks(TypedDict, total=False):
+    """What an object is compared with as it arrives: the SHA-256 of the whole in hexadecimal digits, and a file that
+    `dmabuf-dio sum` wrote, with the sums of its chunks."""
+
+    sha256: str | None
+    sums: Path | None
+
+
+class LoadOptions(_NewBuffer, _Checks, total=False):
     """Options of load() and aload()."""
 
     kind: FileKind
@@ -74,11 +83,15 @@ class WatchedLoadOptions(LoadOptions, _Watched, total=False):
 
 
 class RangeOptions(_Settings, _Watched, total=False):
-    """Options of load_into() and save(): `offset` is in the file, `length` is the same in file and buffer."""
+    """Options of save(), and of load_into(): `offset` is in the file, `length` is the same in file and buffer."""
 
     buf_offset: int
     offset: int
     length: int | None
+
+
+class IntoOptions(RangeOptions, _Checks, total=False):
+    """Options of load_into()."""
 
 
 class TensorOptions(_NewBuffer, _Watched, total=False):

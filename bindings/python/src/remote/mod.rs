@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Objects of stores and web servers, by URL.
 
+mod checks;
 #[cfg(feature = "remote")]
 mod folder;
 #[cfg(feature = "remote")]
 mod object;
 #[cfg(feature = "remote")]
 mod open;
+#[cfg(feature = "remote")]
+mod upload;
 #[cfg(feature = "remote")]
 mod wait;
 #[cfg(not(feature = "remote"))]
@@ -18,6 +21,7 @@ use std::path::{Path, PathBuf};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+pub(crate) use self::checks::Checks;
 use crate::error::note;
 
 /// The URL of an object or a folder, which may have a password or a signature: nothing shows these.

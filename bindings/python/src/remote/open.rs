@@ -6,19 +6,23 @@ use std::sync::Arc;
 
 use dmabuf_dio::content::{Content, Folder};
 use dmabuf_dio::{CancelToken, Errno, Error};
-use dmabuf_dio_remote::{Object, Settings};
+use dmabuf_dio_remote::Object;
 use dmabuf_dio_tensors::{Error as ModelError, Model};
 
-use super::Url;
 use super::folder::ReopenedFolder;
 use super::object::Reopened;
 use super::wait::cancellable;
+use super::{Checks, Url};
 
 impl Url {
     /// Opens the object. Blocks.
-    pub(crate) fn open(&self, cancel: &CancelToken) -> Result<Arc<dyn Content>, Error> {
-        let (name, url) = (self.name(), self.0.clone());
-        let open = move || Reopened::open(move || Object::open(&url, &Settings::default()));
+    pub(crate) fn open(
+        &self,
+        cancel: &CancelToken,
+        checks: &Checks,
+    ) -> Result<Arc<dyn Content>, Error> {
+        let (name, url, settings) = (self.name(), self.0.clone(), checks.settings()?);
+        let open = move || Reopened::open(move || Object::open(&url, &settings));
         let object = cancellable(&name, cancel, open)?;
         Ok(Arc::new(object))
     }
@@ -31,7 +35,10 @@ impl Url {
         if self.is_of_store() && self.0.contains('?') {
             // A version of an object: the others of a model have their own.
             let failed = |source| ModelError::Load { path: self.name(), source };
-            return Model::open_content(self.open(cancel).map_err(failed)?, cancel);
+            return Model::open_content(
+                self.open(cancel, &Checks::default()).map_err(failed)?,
+                cancel,
+            );
         }
         let (folder, name) = self.with_folder(cancel, ReopenedFolder::around)?;
         let folder = Patient { folder, cancel };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use dmabuf_dio::{Errno, Error};
+use dmabuf_dio::Error;
 use dmabuf_dio_remote::{Settings, Sums, is_nearly_url};
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use dmabuf_dio_terminal::signals;
@@ -60,22 +60,6 @@ fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
     Sums::parse_sha256(text).ok_or_else(|| "a SHA-256 has 64 hexadecimal digits".into())
 }
 
-/// Reads a file of sums.
-fn read_sums(path: &Path) -> Result<Arc<Sums>, Error> {
-    let fail = |errno, what| Error::Content {
-        name: path.to_owned(),
-        offset: 0,
-        length: 0,
-        what,
-        errno,
-        remedy: "write it: dmabuf-dio sum FILE".into(),
-    };
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| fail(Errno::from(&error), error.to_string()))?;
-    let sums = Sums::parse(&text);
-    sums.map(Arc::new).map_err(|error| fail(Errno::from_raw(libc::EINVAL), error.to_string()))
-}
-
 impl RemoteArgs {
     /// Whether an object is to be checked.
     pub(crate) fn checks(&self) -> bool {
@@ -128,7 +112,7 @@ impl RemoteArgs {
     }
 
     pub(crate) fn settings(&self) -> Result<Settings, Error> {
-        let sums = self.sums.as_deref().map(read_sums).transpose()?;
+        let sums = self.sums.as_deref().map(Sums::read).transpose()?.map(Arc::new);
         let (sha256, ca, cancel) = (self.sha256, self.ca.clone(), signals::token());
         Ok(Settings { sha256, sums, ca, cancel, ..Settings::default() })
     }

@@ -3,7 +3,6 @@
 
 #[cfg(feature = "remote")]
 mod object;
-mod output;
 #[cfg(feature = "remote")]
 mod save;
 #[cfg(feature = "remote")]
@@ -13,7 +12,6 @@ mod without;
 
 #[cfg(feature = "remote")]
 pub(crate) use self::object::{folder, list, open};
-pub(crate) use self::output::Output;
 #[cfg(feature = "remote")]
 pub(crate) use self::save::run as save;
 #[cfg(not(feature = "remote"))]

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A command without the feature `remote`: it says so where it is given a URL.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dmabuf_dio::Buffer;
 use dmabuf_dio::content::{Content, Folder};
+use dmabuf_dio::{Buffer, Options, Report};
 use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::progress::Bar;
 
-use super::output::Output;
 use crate::args::remote::{REMEDY, RemoteArgs, WHAT, missing};
 use crate::args::url::shown;
 
@@ -35,6 +36,12 @@ pub(crate) fn list(path: &Path, _: &dyn Folder) -> Result<Vec<(PathBuf, PathBuf,
     Err(missing(path))
 }
 
-pub(crate) fn save(path: &Path, _: Output, _: &Buffer, _: u64, _: u64) -> Result<(), Failure> {
+pub(crate) fn save(
+    path: &Path,
+    _: Options,
+    _: Option<&Bar>,
+    _: &Buffer,
+    _: Range<u64>,
+) -> Result<Report, Failure> {
     Err(missing(path))
 }
