@@ -91,6 +91,24 @@ fn text_of(path: &std::path::Path) -> &str {
 }
 
 #[test]
+fn proxy_is_asked_but_not_for_exceptions() {
+    let server = Server::new(content(100_001), |_| Fault::None);
+    let loads = |url: &str, proxy: &str, exceptions: &str| {
+        let mut command = program();
+        command.args(["load", url, "--verify"]).env("HTTP_PROXY", proxy);
+        let output = command.env("NO_PROXY", exceptions).output().expect("run dmabuf-dio");
+        let text = said(&output);
+        assert!(output.status.success() && text.contains("identical"), "{text}");
+    };
+    // Nobody has this name.
+    let url = "http://models.invalid/model.gguf";
+    loads(url, &server.url(""), "");
+    assert!(server.requests().iter().all(|request| request.path == url), "in full");
+    // Nobody listens at port 1.
+    loads(&server.url("/model.gguf"), "http://127.0.0.1:1", "127.0.0.1");
+}
+
+#[test]
 fn sums_are_made_and_checked() {
     let server = Server::new(content(3_000_000), |_| Fault::None);
     let folder = folder();
