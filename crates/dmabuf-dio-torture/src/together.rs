@@ -113,6 +113,19 @@ impl Part {
     }
 }
 
+/// Waits until a thread waits in its call.
+fn await_blocked(thread: rustix::thread::Pid) {
+    let path = format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero());
+    let ioctl = format!("{} ", libc::SYS_ioctl);
+    for _ in 0..10_000 {
+        match std::fs::read_to_string(&path) {
+            Ok(call) if !call.starts_with(&ioctl) => {}
+            _ => return,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Makes all calls at once. If the disk is to give no answer, it gives one when the others have
 /// ended.
 fn at_once(world: &World<'_>, parts: &[Part]) -> Result<Vec<Moved>, String> {
@@ -126,13 +139,23 @@ fn at_once(world: &World<'_>, parts: &[Part]) -> Result<Vec<Moved>, String> {
         world.machine.did("transfers beside a disk that does not answer");
         disk.stall(true)?;
     }
-    let start = Barrier::new(parts.len());
+    let first = |part: &Part| stalls && part.span.file == DISK;
+    let start = Barrier::new(parts.iter().filter(|part| !first(part)).count());
     let mut results = vec![Moved::default(); parts.len()];
     let mut waited = false;
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        for (place, part) in parts.iter().enumerate() {
-            let (sender, start) = (sender.clone(), &start);
+        let places = |wanted| (0..parts.len()).filter(move |place| first(&parts[*place]) == wanted);
+        for place in places(true) {
+            let (sender, part, (begun, begins)) = (sender.clone(), &parts[place], mpsc::channel());
+            scope.spawn(move || {
+                let _ = begun.send(rustix::thread::gettid());
+                let _ = sender.send((place, part.call()));
+            });
+            begins.recv().into_iter().for_each(await_blocked);
+        }
+        for place in places(false) {
+            let (sender, start, part) = (sender.clone(), &start, &parts[place]);
             scope.spawn(move || {
                 start.wait();
                 let _ = sender.send((place, part.call()));
@@ -144,13 +167,15 @@ fn at_once(world: &World<'_>, parts: &[Part]) -> Result<Vec<Moved>, String> {
             if let Some(disk) = disk.filter(|_| ended == parts.len() - waiting) {
                 resumed = disk.stall(false);
             }
+            // Those that do not wait for the disk end first.
+            let others = ended < parts.len() - waiting;
             let mut next = receiver.recv_timeout(FOR_EVER);
-            if let (Err(mpsc::RecvTimeoutError::Timeout), Some(disk)) = (&next, disk) {
-                waited = true;
-                resumed = disk.stall(false);
-            }
-            if next.is_err() {
-                next = receiver.recv().map_err(Into::into);
+            while let Err(mpsc::RecvTimeoutError::Timeout) = next {
+                if let Some(disk) = disk.filter(|_| others && !waited) {
+                    waited = true;
+                    resumed = disk.stall(false);
+                }
+                next = receiver.recv_timeout(FOR_EVER);
             }
             if let Ok((place, moved)) = next {
                 results[place] = moved;
