@@ -80,9 +80,10 @@ pub(crate) fn register(
 /// A structure is longer than the module's with zeroes behind it, or it is refused; one of many
 /// pages is not looked through.
 pub(crate) fn sizes(world: &mut World<'_>, place: u64, buf: u64) -> Outcome {
-    if !world.machine.slots || place as usize >= SLOTS || world.slots[place as usize].is_some() {
+    if !world.machine.slots || place as usize >= SLOTS {
         return Ok(());
     }
+    clear(world, place)?;
     ring(world)?;
     let Some((buffer, context)) = world.attached(buf) else { return Ok(()) };
     let Some(ring) = &world.ring else { return Ok(()) };

@@ -150,6 +150,7 @@ impl Sketch {
         let stamp = self.stamp();
         self.ops.push(Op::Fill { buf, offset: 0, length: pages * P, stamp });
         self.whole_file(0, pages);
+        self.ops.push(Op::SlotSize { slot: self.random.in_range(0..SLOTS as u64), buf });
         for slot in 0..SLOTS as u64 {
             let (page, count) = self.part(pages);
             let length = count * P;
@@ -169,7 +170,6 @@ impl Sketch {
             let write = self.random.one_in(2);
             self.slot_transfer(slot, length, write);
         }
-        self.ops.push(Op::SlotSize { slot: self.random.in_range(0..SLOTS as u64), buf });
     }
 
     /// A device that works on a copy stores between transfers that run at the same time.
