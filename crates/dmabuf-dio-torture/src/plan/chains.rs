@@ -228,7 +228,11 @@ impl Sketch {
     /// A transfer whose disk does not answer makes no other wait.
     fn stalled_disk(&mut self) {
         let pages = self.random.in_range(2..24);
-        let buf = if self.random.one_in(2) {
+        // Neither may have its own reasons: a disk that fails, devices that need turns.
+        self.ops.push(Op::Heal {});
+        self.ops.extend((0..DEVICES as u64).map(|device| Op::DeviceDrop { device }));
+        let mostly = !self.random.one_in(4);
+        let buf = if mostly {
             self.heap(pages)
         } else {
             let (store, stamp) = (self.small_store(pages), self.stamp());
