@@ -180,7 +180,8 @@ impl<'a> Work<'a> {
         let (name, old) = self.draw();
         let length = self.length();
         let bytes = self.fresh(length);
-        let source = std::env::temp_dir().join("powercut-source");
+        let source = format!("powercut-source-{}", std::process::id());
+        let source = std::env::temp_dir().join(source);
         std::fs::write(&source, &bytes).map_err(failed("the source"))?;
         let what = format!("dmabuf-dio save {name}, {length} bytes");
         self.replaced(name, old, &bytes, &what, |work| {
@@ -312,16 +313,15 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// `syncfs()`
+    /// `fsync()` of every file. (XFS flushes the disk's cache for it, but not always for `syncfs()`.)
     fn synchronise(&mut self) -> Outcome {
-        let folder = File::open(&self.folder).map_err(failed("open"))?;
-        rustix::fs::syncfs(&folder).map_err(failed("syncfs"))?;
-        for allowed in self.now.files.values_mut() {
-            for form in &mut allowed.forms {
-                *form = form.durable();
-            }
+        for (name, allowed) in &mut self.now.files {
+            let Some(form) = allowed.forms.first_mut() else { continue };
+            let file = File::open(self.folder.join(name)).map_err(failed("open"))?;
+            file.sync_all().map_err(failed("fsync"))?;
+            *form = form.durable();
         }
-        self.mark("after 'syncfs'", false)
+        self.mark("after 'fsync'", false)
     }
 
     fn remove(&mut self) -> Outcome {
