@@ -351,6 +351,9 @@ def test_save_that_fails_leaves_the_old_object(store: Store) -> None:
     token = dmabuf_dio.CancelToken()
 
     def before_put(path: str) -> int | None:
+        # Parts of the upload before may still arrive.
+        if "upload-2" not in path:
+            return 403
         token.cancel()
         store.over.wait()
         return 503
