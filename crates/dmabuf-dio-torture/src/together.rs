@@ -14,7 +14,7 @@ use crate::judge::{Moved, Span, into_pages, note_file};
 use crate::ops::Op;
 use crate::pages::{PAGE, bytes, difference, parts};
 use crate::transfer::{How, explained, module_call, pointless, refused};
-use crate::world::{DISK, Outcome, World};
+use crate::world::{DISK, Kind, Outcome, World};
 
 /// Nothing waits for the other's disk; whatever does would wait for ever.
 const FOR_EVER: Duration = Duration::from_secs(30);
@@ -130,10 +130,14 @@ fn await_blocked(thread: rustix::thread::Pid) {
 /// ended.
 fn at_once(world: &World<'_>, parts: &[Part]) -> Result<Vec<Moved>, String> {
     let waiting = parts.iter().filter(|part| part.span.file == DISK).count();
-    // Transfers wait for each other if a device needs it.
+    // Transfers wait for each other if a device needs it, and on buffers of exporters that the module was told of.
+    let named = |part: &Part| {
+        world.attached(part.buf).is_some_and(|(buffer, _)| matches!(buffer.kind, Kind::Odd { .. }))
+    };
     let stalls = world.stalled
         && (1..parts.len()).contains(&waiting)
-        && world.devices.iter().all(Option::is_none);
+        && world.devices.iter().all(Option::is_none)
+        && !parts.iter().any(named);
     let disk = world.disk.as_ref().filter(|_| stalls);
     if let Some(disk) = disk {
         world.machine.did("transfers beside a disk that does not answer");
