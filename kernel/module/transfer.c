@@ -239,7 +239,7 @@ static int dbx_read_block(struct dbx_transfer *t, u64 pos, u64 buf_offset,
 	struct bio_vec bv;
 	ssize_t ret;
 
-	page = alloc_pages(GFP_KERNEL_ACCOUNT | __GFP_COMP | __GFP_NOWARN |
+	page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN |
 			   __GFP_RETRY_MAYFAIL, order);
 	if (!page)
 		return -ENOMEM;
