@@ -255,9 +255,11 @@ def purge_leaves_nothing() -> None:
 
 
 def someone_elses(path: str) -> bool:
-    """What installing the compiler and a kernel makes, beside the files of their packages."""
+    """What installing the compiler and a kernel makes, beside the files of their packages, and dpkg's backup at midnight."""
     if "dmabuf" in path:
         return False
+    if path.startswith("/var/backups/"):
+        return True
     link = os.path.islink(path) and os.readlink(path).startswith("/etc/alternatives/")
     return link or path.startswith("/etc/alternatives/") or path in ("/initrd.img.old", "/vmlinuz.old") or "__pycache__" in path or \
         re.search(rf"/{re.escape(NEWER)}/modules\.(dep|alias|symbols|softdep|devname|weakdep|builtin)[.\w]*$", path) is not None
