@@ -33,6 +33,26 @@ pub(crate) struct Work<'a> {
     pub(crate) states: Vec<State>,
 }
 
+/// A write by the kernel from a dma-buf, into a file that is there.
+struct Write {
+    name: String,
+    old: Form,
+    at: u64,
+    bytes: Vec<u8>,
+    buffer: Buffer,
+    /// Of the bytes in the buffer
+    offset: u64,
+    direct: bool,
+    dsync: bool,
+}
+
+impl Write {
+    /// Offset in the file, offset in the buffer, length.
+    fn range(&self) -> (u64, u64, u64) {
+        (self.at, self.offset, self.bytes.len() as u64)
+    }
+}
+
 type Outcome = Result<(), String>;
 
 fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + '_ {
@@ -224,9 +244,9 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// WRITE of the module; durable if the file is `O_DSYNC`, else after `fsync()`.
-    fn write(&mut self) -> Outcome {
-        let Some((name, old)) = self.existing() else { return Ok(()) };
+    /// What the kernel is to write, and where, in an existing file.
+    fn write_of_kernel(&mut self) -> Result<Option<Write>, String> {
+        let Some((name, old)) = self.existing() else { return Ok(None) };
         let (mut at, length) = self.range(&old);
         let bytes = self.fresh(length);
         let (buffer, offset) = self.buffer(&bytes, &[Kind::DmaBuf])?;
@@ -235,17 +255,16 @@ impl<'a> Work<'a> {
             // Offsets in file and buffer must be congruent.
             at = at / PAGE as u64 * PAGE as u64 + offset % PAGE as u64;
         }
-        let what =
-            format!("WRITE {length} bytes at {at} of {name}, direct {direct}, O_DSYNC {dsync}");
-        let context = attached(&buffer)?;
-        self.written(&name, &old, at, &bytes, &what, (direct, dsync), |file| {
-            let moved = module_call(
-                context.as_fd(),
-                file.as_fd(),
-                (at, offset, length),
-                (0, 0),
-                dio::write,
-            );
+        Ok(Some(Write { name, old, at, bytes, buffer, offset, direct, dsync }))
+    }
+
+    /// WRITE of the module; durable if the file is `O_DSYNC`, else after `fsync()`.
+    fn write(&mut self) -> Outcome {
+        let Some(write) = self.write_of_kernel()? else { return Ok(()) };
+        let context = attached(&write.buffer)?;
+        self.written("WRITE", &write, |file| {
+            let moved =
+                module_call(context.as_fd(), file.as_fd(), write.range(), (0, 0), dio::write);
             moved.errno.map_or(Ok(()), |errno| Err(errno.to_string()))
         })
     }
@@ -255,52 +274,42 @@ impl<'a> Work<'a> {
         if !std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default().contains("series") {
             return Ok(());
         }
-        let Some((name, old)) = self.existing() else { return Ok(()) };
-        let (mut at, length) = self.range(&old);
-        let bytes = self.fresh(length);
-        let (buffer, offset) = self.buffer(&bytes, &[Kind::DmaBuf])?;
-        let (direct, dsync) = (!self.random.one_in(3), self.random.one_in(2));
-        if direct {
-            at = at / PAGE as u64 * PAGE as u64 + offset % PAGE as u64;
-        }
-        let what =
-            format!("copy {length} bytes to {at} of {name}, direct {direct}, O_DSYNC {dsync}");
-        self.written(&name, &old, at, &bytes, &what, (direct, dsync), |file| {
-            let from = buffer.fd().map_err(|error| error.to_string())?;
-            let moved = copy_call(from, file.as_fd(), (at, offset, length), false);
-            if moved.done != length {
+        let Some(write) = self.write_of_kernel()? else { return Ok(()) };
+        self.written("copy_file_range", &write, |file| {
+            let from = write.buffer.fd().map_err(|error| error.to_string())?;
+            let moved = copy_call(from, file.as_fd(), write.range(), false);
+            if moved.done != write.bytes.len() as u64 {
                 return Err(format!("{} bytes, {:?}", moved.done, moved.errno));
             }
             Ok(())
         })
     }
 
-    #[allow(clippy::too_many_arguments)] // of one write
     fn written(
         &mut self,
-        name: &str,
-        old: &Form,
-        at: u64,
-        bytes: &[u8],
-        what: &str,
-        (direct, dsync): (bool, bool),
+        call: &str,
+        write: &Write,
         make: impl FnOnce(&File) -> Outcome,
     ) -> Outcome {
-        let new = old.with(at as usize, bytes);
+        let Write { name, old, at, bytes, direct, dsync, .. } = write;
+        let new = old.with(*at as usize, bytes);
         let during = Allowed::only(new.clone());
         let synchronise = self.random.in_range(0..3);
-        let durable = dsync || synchronise > 0;
-        let what =
-            format!("{what}, then {}", ["nothing", "fsync", "fdatasync"][synchronise as usize]);
+        let durable = *dsync || synchronise > 0;
+        let then = ["nothing", "fsync", "fdatasync"][synchronise as usize];
+        let length = bytes.len();
+        let what = format!(
+            "{call} {length} bytes to {at} of {name}, direct {direct}, O_DSYNC {dsync}, then {then}"
+        );
         // O_DSYNC makes durable what is written, and what was before only if the file is synchronised.
         let after = match durable {
             true if synchronise > 0 => new.durable(),
-            true => old.with_durable(at as usize, bytes),
+            true => old.with_durable(*at as usize, bytes),
             false => new,
         };
         self.durably(name, during, Allowed::only(after), &what, |work| {
             let flags =
-                if direct { libc::O_DIRECT } else { 0 } | if dsync { libc::O_DSYNC } else { 0 };
+                if *direct { libc::O_DIRECT } else { 0 } | if *dsync { libc::O_DSYNC } else { 0 };
             let mut options = File::options();
             let file = options.read(true).write(true).custom_flags(flags).open(work.path(name));
             let file = file.map_err(failed("open"))?;
