@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::error::note;
 use crate::options::Given;
-use crate::remote::Checks;
+use crate::remote::{Checks, is_sha256};
 use crate::source::{Loadable, file_path};
 
 /// The options of a call that loads `path`.
@@ -23,8 +23,4 @@ pub(crate) fn checks(py: Python<'_>, given: &Given<'_>, path: &Loadable) -> PyRe
         return Err(error);
     }
     Ok(Checks { sha256, sums })
-}
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -109,20 +109,20 @@ impl Upload {
         let length = range.end.saturating_sub(range.start);
         buffer.check_range(range.start, length)?;
         let measured = dmabuf_dio::Sending::start(&self.options)?;
-        let job = Sending { upload: self, buffer, range, sent: AtomicU64::new(0) };
+        let job = Running { upload: self, buffer, range, sent: AtomicU64::new(0) };
         self.net.run(job.run())?;
         Ok(measured.end(buffer, length))
     }
 }
 
-struct Sending<'a> {
+struct Running<'a> {
     upload: &'a Upload,
     buffer: &'a Buffer,
     range: Range<u64>,
     sent: AtomicU64,
 }
 
-impl Sending<'_> {
+impl Running<'_> {
     fn length(&self) -> u64 {
         self.range.end - self.range.start
     }

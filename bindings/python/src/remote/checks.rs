@@ -11,6 +11,14 @@ pub(crate) struct Checks {
     pub(crate) sums: Option<PathBuf>,
 }
 
+/// Whether it can be compared with. Without stores nothing is.
+pub(crate) fn is_sha256(text: &str) -> bool {
+    #[cfg(feature = "remote")]
+    return dmabuf_dio_remote::Sums::parse_sha256(text).is_some();
+    #[cfg(not(feature = "remote"))]
+    return !text.is_empty();
+}
+
 #[cfg(feature = "remote")]
 impl Checks {
     /// How an object is opened that is checked so.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-pub(crate) use self::checks::Checks;
+pub(crate) use self::checks::{Checks, is_sha256};
 use crate::error::note;
 
 /// The URL of an object or a folder, which may have a password or a signature: nothing shows these.
