@@ -62,6 +62,12 @@ VM_FLAGS_SET)
 	void f(struct vm_area_struct *v)
 	{ vm_flags_set(v, VM_IO); }'
 	;;
+MODULE_MEMORY)
+	# Where a module is loaded, in one array (since 6.4).
+	code='#include <linux/module.h>
+	void *f(struct module *m)
+	{ return m->mem[MOD_TEXT].base; }'
+	;;
 DMA_BUF_RW_FILE)
 	# Exporters can carry out file I/O (patch series).
 	code='#include <linux/dma-buf-file.h>

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from . import (disks, host_processor, initramfs, job, kernel_log, kernels, limit, machine, modules, profile,
+from . import (coverage, disks, host_processor, initramfs, job, kernel_log, kernels, limit, machine, modules, profile,
                root as roots, streams)
 from .messages import say
 
@@ -44,6 +44,8 @@ def run(options):
             if options.profile and outcome.status == 0:
                 lines = log.read_text(errors="replace").splitlines()
                 profile.write(options.profile, directory / "counts", kernel, lines)
+            if options.coverage:
+                coverage.write(options.coverage, kernel, module_directory, log)
             return conclude(options, outcome, log, problem)
         finally:
             if options.kernel_log and log.exists():
@@ -53,7 +55,7 @@ def run(options):
 def prepare_modules(options, kernel):
     if options.no_module:
         return modules.directory(kernel), []
-    directory, built = modules.ensure(kernel)
+    directory, built = modules.ensure(kernel, bool(options.coverage))
     if not built:
         say("kernel/module has no Kbuild: running without the module")
     return directory, built

@@ -64,6 +64,7 @@ def settings(options, kernel, root, loaded_first, terminal_size):
         "modprobe": "/usr/sbin/modprobe" if root else need("modprobe"),
         "root_device": "root" if root else "host",
         "profile": "yes" if options.profile else "",
+        "coverage": "yes" if options.coverage else "",
         "kernel_root": str(kernel.root or "/"),
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())

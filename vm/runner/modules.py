@@ -18,29 +18,32 @@ from .messages import Failure
 from .paths import REPO, lock
 
 MAIN = "module"
+COVERAGE = "coverage"
 BUILT = re.compile(r".*\.(o|ko|mod|mod\.c|a|order|symvers|cmd)$|\..*\.cmd$|\.tmp_.*|modules\.order|Module\.symvers")
 # Printed for every module on Debian's headers, and harmless.
 NOISE = re.compile(r"Skipping BTF generation|the compiler differs from the one|"
                    r"pahole version differs|The kernel was built (by|with):|You are using:")
 
 
-def directory(kernel):
-    return REPO / "build" / f"modules-{kernel.label}"
+def directory(kernel, covered=False):
+    return REPO / "build" / f"modules-{kernel.label}{'-coverage' if covered else ''}"
 
 
-def ensure(kernel):
-    """The directory with the .ko files, and their paths in load order.
-    The list is empty if there are no sources."""
-    target = directory(kernel)
+def ensure(kernel, covered=False):
+    """The directory with the .ko files, and their paths in load order. If they are covered, each of their
+    basic blocks is reported to the first of them. The list is empty if there are no sources."""
+    target = directory(kernel, covered)
     folders = [MAIN] + sorted(f"sim/{path.name}" for path in (REPO / "kernel/sim").glob("*"))
+    if covered:
+        folders.insert(0, COVERAGE)
     folders = [folder for folder in folders if (REPO / "kernel" / folder / "Kbuild").exists()]
     if not folders:
         return target, []
-    with lock(f"modules-{kernel.label}-{hashlib.sha256(str(REPO).encode()).hexdigest()[:8]}"):
+    with lock(f"{target.name}-{hashlib.sha256(str(REPO).encode()).hexdigest()[:8]}"):
         wanted = state(kernel, folders)
         record = target / "state.json"
         if not record.exists() or json.loads(record.read_text()) != wanted:
-            make(kernel, target, folders, wanted, record)
+            make(kernel, target, folders, wanted, record, ["KCFLAGS=-fsanitize-coverage=trace-pc"] if covered else [])
     return target, [target / name for name in json.loads((target / "order.json").read_text())]
 
 
@@ -67,7 +70,7 @@ def kernel_state(kernel):
     return [str(kernel.build_dir), kernel.release, symbols.stat().st_mtime_ns]
 
 
-def make(kernel, target, folders, wanted, record):
+def make(kernel, target, folders, wanted, record, flags):
     previous = json.loads(record.read_text()) if record.exists() else {}
     if previous.get("kernel") != wanted["kernel"]:
         shutil.rmtree(target, ignore_errors=True)
@@ -79,7 +82,7 @@ def make(kernel, target, folders, wanted, record):
     for old in target.glob("*.ko"):
         old.unlink()
     order = []
-    build(kernel, copy, folders)
+    build(kernel, copy, folders, flags)
     for folder in folders:
         for module in sorted((copy / folder).glob("*.ko")):
             shutil.copy2(module, target / module.name)
@@ -105,10 +108,10 @@ def synchronise(copy, files):
                 path.unlink()
 
 
-def build(kernel, copy, folders):
+def build(kernel, copy, folders, flags):
     """All in one run of kbuild, which takes seconds to begin."""
     (copy / "Kbuild").write_text(f"obj-m := {' '.join(f'{folder}/' for folder in folders)}\n")
-    command = [need("make"), "-s", f"-j{os.cpu_count()}", *kernel.arch.make(), "-C", kernel.build_dir, f"M={copy}", "W=1", "modules"]
+    command = [need("make"), "-s", f"-j{os.cpu_count()}", *kernel.arch.make(), "-C", kernel.build_dir, f"M={copy}", "W=1", *flags, "modules"]
     result = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             errors="replace", env=environment())

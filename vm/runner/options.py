@@ -46,6 +46,9 @@ def parse(arguments):
         help="use one processor, on which CPU time in ns is the number of instructions")
     add("--profile", metavar="FILE",
         help="with --icount: write the instructions per function to FILE")
+    add("--coverage", metavar="FOLDER", default=os.environ.get("DMABUF_DIO_COVERAGE"),
+        help="write the basic blocks of the module that were reached to a file in FOLDER, for tests/coverage/report "
+             "(default: the variable DMABUF_DIO_COVERAGE)")
     add("--memory", type=positive, default=2048, metavar="MIB", help="default: 2048")
     add("--cpus", type=positive, metavar="N", help="default: 2, or 1 where the host has one")
     add("--numa", type=positive, default=1, metavar="N",
