@@ -203,22 +203,41 @@ pub(crate) fn transfer(
         let Some(file) = world.file(span.file) else { return Ok(false) };
         let fd = file.fd(span.direct);
         let Some(ring) = &world.ring else { return Ok(false) };
-        let call = || ring.transfer(write, place as u32, skip, span.length as u32, fd, span.at);
-        let (result, fired) = beside(world, || fault.around(call));
+        // io_uring says what was moved before an error, and the error to the request for the rest.
+        let call = || {
+            let mut moved = Moved::default();
+            loop {
+                let (skip, at) = (skip + moved.done, span.at + moved.done);
+                let rest = span.length - moved.done;
+                match ring.transfer(write, place as u32, skip, rest as u32, fd, at) {
+                    Ok(part) => {
+                        moved.done += part;
+                        if part == 0 || part >= rest || !write && at + part >= end {
+                            return moved;
+                        }
+                    }
+                    Err(errno) => return Moved { errno: Some(errno), ..moved },
+                }
+            }
+        };
+        let (moved, fired) = beside(world, || fault.around(call));
         let misaligned = direct && !(aligned(span.at) && aligned(skip) && aligned(span.length));
         let outside = skip + span.length > length || u64::from(needed) & flags == 0;
-        let moved = match result {
-            Ok(done) if outside => return Err(format!("{done} bytes moved outside the slot")),
-            Err(Errno::FAULT) if outside => return Ok(fired),
-            Ok(done) => Moved { done, ..Moved::default() },
-            Err(Errno::INVAL) if misaligned => return Ok(fired),
-            Err(errno)
-                if fired && fault.excuses(errno) || errno == Errno::IO && may_fail(world, span) =>
-            {
-                Moved { errno: Some(errno), ..Moved::default() }
+        match moved.errno {
+            _ if outside && moved.done > 0 => {
+                return Err(format!("{} bytes moved outside the slot", moved.done));
             }
-            Err(errno) => return Err(format!("the request: {errno}, outside: {outside}")),
-        };
+            Some(Errno::FAULT) if outside => return Ok(fired),
+            None if outside => return Err("a request outside the slot succeeded".into()),
+            Some(Errno::INVAL) if misaligned && moved.done == 0 => return Ok(fired),
+            Some(errno)
+                if !(fired && fault.excuses(errno)
+                    || errno == Errno::IO && may_fail(world, span)) =>
+            {
+                return Err(format!("the request: {errno}, outside: {outside}"));
+            }
+            _ => (),
+        }
         world.machine.did(if write { "WRITE_FIXED" } else { "READ_FIXED" });
         note_errors(world, moved, fault, fired);
         if write {

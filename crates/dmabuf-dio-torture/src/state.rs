@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use crate::machine::Machine;
-use crate::procfs::number;
+use crate::procfs::{dma_bufs, number};
 
 /// Messages that mean a bug, as in `vm/kernel-log/problems`, which the guest's runner applies in full.
 const PROBLEMS: &[&str] = &[
@@ -67,7 +67,7 @@ fn counts() -> Counts {
         descriptors: std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
         pinned: value("nr_foll_pin_acquired") - value("nr_foll_pin_released"),
         references: number("/sys/module/dmabuf_dio/refcnt", ""),
-        buffers: number("/sys/kernel/debug/dma_buf/bufinfo", "Total "),
+        buffers: dma_bufs(),
     }
 }
 

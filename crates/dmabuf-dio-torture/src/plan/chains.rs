@@ -157,6 +157,10 @@ impl Sketch {
             self.slots[slot as usize] = Some(length);
             self.ops.push(Op::SlotClear { slot });
             self.ops.push(Op::Slot { slot, buf, page, length, flags: 3 });
+            if self.random.one_in(2) {
+                // Its index is in use.
+                self.ops.push(Op::Slot { slot, buf, page, length, flags: 3 });
+            }
         }
         for turn in 0..6 {
             if turn == 3 && self.random.one_in(2) {
