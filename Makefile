@@ -71,6 +71,15 @@ torture: deps ## random operations against the module, in guests, MINUTES each (
 torture-proof: deps ## let the campaign find defects that are put into the module, one by one
 	tests/torture/prove
 
+.PHONY: coverage
+coverage: programs ## which lines of the module its tests reach, in guests (half an hour, needs 7.3-series-debug)
+	tests/coverage/run --lines
+
+SOAK_MINUTES ?= 18
+.PHONY: soak
+soak: deps ## the same again and again: 10 TiB, 100 million small reads, a million loads, or SOAK_MINUTES of each (18), in a guest
+	tests/soak/run --gib 10240 --gathers 100000000 --loads 1000000 --minutes $(SOAK_MINUTES)
+
 .PHONY: powercut powercut-proof
 powercut: deps ## cut the power of disks that are saved to, in a guest, MINUTES (10), FS="ext4 xfs", KERNELS="7.3", SEED=N
 	tests/powercut/run --minutes $(MINUTES) $(if $(POINTS),--points $(POINTS)) $(if $(SEED),--seed $(SEED)) \

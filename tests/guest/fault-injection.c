@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/ioctl.h>
 
+#include "edu_importer/edu_importer.h"
 #include "ring.h"
 
 #define LENGTH	(MIB(2) + 1234)
@@ -14,6 +15,7 @@ static int fail_nth;
 static struct buffer *buf;
 static bool direct;
 static int file, copy, context;
+static int edu;
 
 /* Returns false once the call makes fewer allocations than @n. */
 static void arm(unsigned int n)
@@ -137,6 +139,38 @@ static bool try_register(unsigned int n, int *ret)
 	return failed;
 }
 
+static bool try_join(unsigned int n, int *ret)
+{
+	const int contexts[] = { context, context };
+	struct io_uring ring;
+	bool failed;
+
+	ring_create(&ring, 4, 1);
+	arm(n);
+	*ret = slot_join(&ring, context, 0, contexts, 2, SLOT_BOTH, 0);
+	failed = disarm();
+	if (!*ret)
+		expect(slot_io(&ring, false, file, 0, buf->length, KIB(64), 0), KIB(64));
+	else
+		expect(slot_join(&ring, context, 0, contexts, 2, SLOT_BOTH, 0), 0);
+	io_uring_queue_exit(&ring);
+	return failed;
+}
+
+/* A device attaches the buffer. Where the kernel maps it as well, Linux warns if that fails. */
+static bool try_import(unsigned int n, int *ret)
+{
+	bool failed;
+
+	arm(n);
+	*ret = ioctl(edu, EDU_IMPORT, buf->fd) ? -errno : 0;
+	failed = disarm();
+	if (*ret)
+		check(!ioctl(edu, EDU_IMPORT, buf->fd));
+	check(!ioctl(edu, EDU_DROP, 0));
+	return failed;
+}
+
 /* Returns how many allocations the call depends on. */
 static unsigned int every_allocation(const char *name, bool (*attempt)(unsigned int, int *))
 {
@@ -193,8 +227,12 @@ static void faults(struct buffer *buffer)
 	every_allocation("READ", try_read);
 	every_allocation("WRITE", try_write);
 	every_allocation("LOAD", try_load);
-	if (dio_has_slots() && slots_possible(buf))
+	if (dio_has_slots() && slots_possible(buf)) {
 		every_allocation("REGISTER", try_register);
+		every_allocation("JOIN", try_join);
+	}
+	if (buf->kind == BUFFER_LOAD)
+		every_allocation("import", try_import);
 	close(context);
 	close(copy);
 	close(file);
@@ -212,8 +250,11 @@ int main(void)
 	proc_try_write("/sys/kernel/debug/fail_page_alloc/min-order", "0");
 	proc_try_write("/sys/kernel/debug/fail_page_alloc/verbose", "0");
 
+	edu = open("/dev/edu_importer", O_RDWR | O_CLOEXEC);
+	check(edu >= 0);
 	file_pattern("data", LENGTH, 1);
 	file_pattern("copy", LENGTH, 1);
 	for_each_kind_and_way(LENGTH, &direct, faults);
+	close(edu);
 	return 0;
 }

@@ -14,20 +14,6 @@ static size_t lengths[BUFFERS] = { LENGTH, 0, KIB(320), KIB(128) };
 /* The start of each buffer in the slot, and the end */
 static uint64_t starts[BUFFERS + 1];
 
-static int join(struct io_uring *ring, int dev, const int *contexts, unsigned int count,
-		unsigned int flags, unsigned int reserved)
-{
-	struct dmabuf_dio_join arg = {
-		.contexts = (uintptr_t)contexts,
-		.count = count,
-		.index = 0,
-		.flags = flags,
-		.reserved = reserved,
-	};
-
-	return ring_command(ring, dev, DMABUF_DIO_URING_JOIN, &arg, sizeof(arg));
-}
-
 static void refused(struct io_uring *ring, int dev, const int *contexts)
 {
 	int many[DMABUF_DIO_JOIN_MAX + 1];
@@ -36,18 +22,18 @@ static void refused(struct io_uring *ring, int dev, const int *contexts)
 	trying("bad arguments");
 	for (i = 0; i <= DMABUF_DIO_JOIN_MAX; i++)
 		many[i] = contexts[0];
-	expect(join(ring, dev, contexts, 0, SLOT_BOTH, 0), -EINVAL);
-	expect(join(ring, dev, many, DMABUF_DIO_JOIN_MAX + 1, SLOT_BOTH, 0), -EINVAL);
-	expect(join(ring, dev, contexts, BUFFERS, 0, 0), -EINVAL);
-	expect(join(ring, dev, contexts, BUFFERS, 4, 0), -EINVAL);
-	expect(join(ring, dev, contexts, BUFFERS, SLOT_BOTH, 1), -EINVAL);
-	expect(join(ring, dev, NULL, BUFFERS, SLOT_BOTH, 0), -EFAULT);
+	expect(slot_join(ring, dev, 0, contexts, 0, SLOT_BOTH, 0), -EINVAL);
+	expect(slot_join(ring, dev, 0, many, DMABUF_DIO_JOIN_MAX + 1, SLOT_BOTH, 0), -EINVAL);
+	expect(slot_join(ring, dev, 0, contexts, BUFFERS, 0, 0), -EINVAL);
+	expect(slot_join(ring, dev, 0, contexts, BUFFERS, 4, 0), -EINVAL);
+	expect(slot_join(ring, dev, 0, contexts, BUFFERS, SLOT_BOTH, 1), -EINVAL);
+	expect(slot_join(ring, dev, 0, NULL, BUFFERS, SLOT_BOTH, 0), -EFAULT);
 	many[1] = -1;
-	expect(join(ring, dev, many, 2, SLOT_BOTH, 0), -EBADF);
+	expect(slot_join(ring, dev, 0, many, 2, SLOT_BOTH, 0), -EBADF);
 	many[1] = other;
-	expect(join(ring, dev, many, 2, SLOT_BOTH, 0), -EINVAL);
+	expect(slot_join(ring, dev, 0, many, 2, SLOT_BOTH, 0), -EINVAL);
 	many[1] = empty;
-	expect(join(ring, dev, many, 2, SLOT_BOTH, 0), -ENOTCONN);
+	expect(slot_join(ring, dev, 0, many, 2, SLOT_BOTH, 0), -ENOTCONN);
 	/* None of the failed calls has left a slot behind. */
 	expect(slot_io(ring, false, other, 0, 0, 1, 0), -EFAULT);
 	close(other);
@@ -147,8 +133,8 @@ static void joined(struct buffer *first)
 	refused(&ring, dev, contexts);
 
 	trying("%s", buffer_names[first->kind]);
-	expect(join(&ring, dev, contexts, BUFFERS, SLOT_BOTH, 0), 0);
-	expect(join(&ring, dev, contexts, BUFFERS, SLOT_BOTH, 0), -EBUSY);
+	expect(slot_join(&ring, dev, 0, contexts, BUFFERS, SLOT_BOTH, 0), 0);
+	expect(slot_join(&ring, dev, 0, contexts, BUFFERS, SLOT_BOTH, 0), -EBUSY);
 	/* The slot keeps the buffers. */
 	for (i = 0; i < BUFFERS; i++)
 		close(contexts[i]);
@@ -176,13 +162,13 @@ static void limits(void)
 	for (i = 1; i < DMABUF_DIO_JOIN_MAX; i++)
 		contexts[i] = contexts[0];
 	ring_create(&ring, 8, 1);
-	expect(join(&ring, dev, contexts, DMABUF_DIO_JOIN_MAX, SLOT_BOTH, 0), -EINVAL);
-	expect(join(&ring, dev, contexts, DMABUF_DIO_JOIN_MAX - 1, SLOT_BOTH, 0), 0);
+	expect(slot_join(&ring, dev, 0, contexts, DMABUF_DIO_JOIN_MAX, SLOT_BOTH, 0), -EINVAL);
+	expect(slot_join(&ring, dev, 0, contexts, DMABUF_DIO_JOIN_MAX - 1, SLOT_BOTH, 0), 0);
 	expect(slot_unregister(&ring, 0), 1);
-	expect(join(&ring, dev, contexts, 2, DMABUF_DIO_SLOT_WRITE, 0), 0);
+	expect(slot_join(&ring, dev, 0, contexts, 2, DMABUF_DIO_SLOT_WRITE, 0), 0);
 	expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);
 	expect(slot_unregister(&ring, 0), 1);
-	expect(join(&ring, dev, contexts, 2, DMABUF_DIO_SLOT_READ, 0), 0);
+	expect(slot_join(&ring, dev, 0, contexts, 2, DMABUF_DIO_SLOT_READ, 0), 0);
 	expect(slot_io(&ring, true, file, 0, 0, PAGE, 0), -EFAULT);
 	expect(slot_unregister(&ring, 0), 1);
 
@@ -191,8 +177,8 @@ static void limits(void)
 	expect(dio_load(dev, &load), 0);
 	contexts[1] = dio_open();
 	expect(dio_attach(contexts[1], load.dmabuf_fd), 0);
-	expect(join(&ring, dev, contexts, 2, SLOT_BOTH, 0), -EACCES);
-	expect(join(&ring, dev, contexts, 2, DMABUF_DIO_SLOT_WRITE, 0), 0);
+	expect(slot_join(&ring, dev, 0, contexts, 2, SLOT_BOTH, 0), -EACCES);
+	expect(slot_join(&ring, dev, 0, contexts, 2, DMABUF_DIO_SLOT_WRITE, 0), 0);
 	expect(slot_unregister(&ring, 0), 1);
 	close(contexts[1]);
 	close(load.dmabuf_fd);

@@ -8,6 +8,7 @@
 //! same time (`together`, `beside`, `signal`) meet at other moments each time.
 //!
 //! `dmabuf-dio-torture powercut` is another campaign: what is on the disk after the power was cut.
+//! `dmabuf-dio-torture soak` does the same again and again, and counts.
 
 mod args;
 mod buffer;
@@ -36,6 +37,7 @@ mod ring;
 mod run;
 mod shrink;
 mod slot;
+mod soak;
 mod state;
 mod store;
 mod swap;
@@ -149,6 +151,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.first().is_some_and(|word| word == "powercut") {
         return powercut::main(&words[1..]);
+    }
+    if words.first().is_some_and(|word| word == "soak") {
+        return soak::main(&words[1..]);
     }
     let args = match Args::parse(words.into_iter()) {
         Ok(args) => args,

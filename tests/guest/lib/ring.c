@@ -70,6 +70,20 @@ int slot_register(struct io_uring *ring, int dev, unsigned int index,
 	return ring_command(ring, dev, DMABUF_DIO_URING_REGISTER, &slot, sizeof(slot));
 }
 
+int slot_join(struct io_uring *ring, int dev, unsigned int index, const int *contexts,
+	      unsigned int count, unsigned int flags, unsigned int reserved)
+{
+	struct dmabuf_dio_join join = {
+		.contexts = (uintptr_t)contexts,
+		.count = count,
+		.index = index,
+		.flags = flags,
+		.reserved = reserved,
+	};
+
+	return ring_command(ring, dev, DMABUF_DIO_URING_JOIN, &join, sizeof(join));
+}
+
 int slot_unregister(struct io_uring *ring, unsigned int index)
 {
 	struct iovec none = {};

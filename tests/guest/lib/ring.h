@@ -19,6 +19,8 @@ int ring_command(struct io_uring *ring, int dev, uint32_t op, const void *arg,
 		 uint32_t size);
 int slot_register(struct io_uring *ring, int dev, unsigned int index,
 		  uint64_t offset, uint64_t length, unsigned int flags);
+int slot_join(struct io_uring *ring, int dev, unsigned int index, const int *contexts,
+	      unsigned int count, unsigned int flags, unsigned int reserved);
 /* Empties an index, whoever filled it. Returns 1, the number of updated indices, also if it was empty. */
 int slot_unregister(struct io_uring *ring, unsigned int index);
 
