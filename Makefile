@@ -88,6 +88,13 @@ powercut: deps ## cut the power of disks that are saved to, in a guest, MINUTES 
 powercut-proof: deps ## let the campaign of power cuts find defects that are put in, one by one
 	tests/powercut/prove
 
+.PHONY: fuzz-module fuzz-module-proof
+fuzz-module: deps ## fuzz the module's calls, led by the code they reach, in guests, MINUTES each (10); KERNELS="7.3 6.12", SEED=N
+	tests/fuzz/run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(KERNELS)
+
+fuzz-module-proof: deps ## let the fuzzer find defects that are put into the module, one by one
+	tests/fuzz/prove
+
 # Nightly Rust and cargo-fuzz are needed. Findings go to build/fuzz; the kept inputs do not change.
 FUZZ_SECONDS ?= 240
 FUZZ := cargo +nightly fuzz run --sanitizer none --target-dir $(CURDIR)/build/fuzz-target

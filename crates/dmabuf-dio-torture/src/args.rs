@@ -14,7 +14,7 @@ pub(crate) const USAGE: &str = "usage: dmabuf-dio-torture [OPTION...] [--replay 
   --print N       print the operations of a round, and run nothing
   --folder PATH   where files are made (default: the current folder)
   --replay FILE   run kept sequences
-'dmabuf-dio-torture powercut' and 'soak' have options of their own";
+'powercut', 'fuzz' and 'soak' as the first word have options of their own";
 
 #[derive(Debug)]
 pub(crate) struct Args {

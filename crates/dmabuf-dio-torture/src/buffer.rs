@@ -136,19 +136,21 @@ struct OddCreate {
     oddities: u32,
 }
 
-pub(crate) fn odd(world: &mut World<'_>, at: u64, pages: u64, oddities: u64) {
-    let Some(device) = &world.machine.odd else { return };
-    let lent = oddities == 0 && world.machine.odd_named;
+/// `None` if this kernel does not have the oddity.
+pub(crate) fn odd_buffer(device: &OwnedFd, pages: u64, oddities: u64) -> Option<OwnedFd> {
     let create = OddCreate { pages: pages as u32, oddities: oddities as u32 };
     // _IOW(0x0d, 0, struct odd_create)
     let request = (1 << 30) | ((size_of::<OddCreate>() as u64) << 16) | (0x0d << 8);
     // SAFETY: the call reads a `struct odd_create`, whose layout `OddCreate` has.
     let ret = unsafe { libc::ioctl(device.as_raw_fd(), request, &raw const create) };
-    if ret < 0 {
-        return; // This kernel does not have the oddity.
-    }
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
-    let fd = Some(unsafe { OwnedFd::from_raw_fd(ret) });
+    (ret >= 0).then(|| unsafe { OwnedFd::from_raw_fd(ret) })
+}
+
+pub(crate) fn odd(world: &mut World<'_>, at: u64, pages: u64, oddities: u64) {
+    let Some(device) = &world.machine.odd else { return };
+    let lent = oddities == 0 && world.machine.odd_named;
+    let Some(fd) = odd_buffer(device, pages, oddities).map(Some) else { return };
     let pages = zero_pages(pages);
     let kind = Kind::Odd { lent };
     place(

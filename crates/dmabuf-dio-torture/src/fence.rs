@@ -53,8 +53,8 @@ fn of_sw_sync() -> Option<(File, OwnedFd)> {
     Some((timeline, unsafe { OwnedFd::from_raw_fd(create.fence) }))
 }
 
-/// vgem puts a fence on a buffer of its own, from which it is exported.
-fn of_vgem() -> Result<(File, OwnedFd), String> {
+/// A buffer of vgem of a page, with its card and its handle there.
+pub(crate) fn vgem_buffer() -> Result<(File, u32, OwnedFd), String> {
     let failed = |what: &str| Err(format!("{what}: {}", std::io::Error::last_os_error()));
     let card = (0..16).find_map(|number| {
         let card = File::options().read(true).write(true).open(format!("/dev/dri/card{number}"));
@@ -68,16 +68,22 @@ fn of_vgem() -> Result<(File, OwnedFd), String> {
         return failed("a buffer");
     }
     // `struct drm_prime_handle`: handle, flags, descriptor
-    let mut prime = [dumb[4], libc::O_CLOEXEC as u32, 0];
+    let mut prime = [dumb[4], (libc::O_CLOEXEC | libc::O_RDWR) as u32, 0];
     if !call(&card, true, b'd', 0x2d, &mut prime) {
         return failed("its descriptor");
     }
     // SAFETY: the call returned a new descriptor, which nothing else owns.
     let buffer = unsafe { OwnedFd::from_raw_fd(prime[2] as i32) };
+    Ok((card, dumb[4], buffer))
+}
+
+/// vgem puts a fence on a buffer of its own, from which it is exported.
+fn of_vgem() -> Result<(File, OwnedFd), String> {
+    let (card, handle, buffer) = vgem_buffer()?;
     // `struct drm_vgem_fence_attach`: handle, flags (stores), fence
-    let mut attach = [dumb[4], 1, 0, 0];
+    let mut attach = [handle, 1, 0, 0];
     if !call(&card, true, b'd', 0x41, &mut attach) {
-        return failed("a fence");
+        return Err(format!("a fence: {}", std::io::Error::last_os_error()));
     }
     let fence = export_sync_file(buffer.as_fd(), Access::Read);
     fence.map(|fence| (card, fence)).map_err(|errno| format!("its file: {errno}"))

@@ -8,6 +8,7 @@
 //! same time (`together`, `beside`, `signal`) meet at other moments each time.
 //!
 //! `dmabuf-dio-torture powercut` is another campaign: what is on the disk after the power was cut.
+//! `dmabuf-dio-torture fuzz` makes calls that are wrong in every way, led by the code they reach.
 //! `dmabuf-dio-torture soak` does the same again and again, and counts.
 
 mod args;
@@ -19,6 +20,7 @@ mod fault;
 mod fence;
 mod file;
 mod full;
+mod fuzz;
 mod judge;
 mod load;
 mod machine;
@@ -149,11 +151,11 @@ fn sequence_of(machine: &Machine, args: &Args, round: u64, ops: &[Op]) {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == "powercut") {
-        return powercut::main(&words[1..]);
-    }
-    if words.first().is_some_and(|word| word == "soak") {
-        return soak::main(&words[1..]);
+    match words.first().map(String::as_str) {
+        Some("powercut") => return powercut::main(&words[1..]),
+        Some("fuzz") => return fuzz::main(&words[1..]),
+        Some("soak") => return soak::main(&words[1..]),
+        _ => (),
     }
     let args = match Args::parse(words.into_iter()) {
         Ok(args) => args,
