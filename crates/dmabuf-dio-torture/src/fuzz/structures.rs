@@ -385,3 +385,45 @@ pub(crate) fn any(world: &mut World<'_>, call: &Call) -> Outcome {
     let (fd, given) = (world.fd(call, "fd"), sized(call, vec![0; 64]));
     ioctl(world, call, fd, request, given, 0..1 << 14).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::call::Name;
+
+    fn bytes(buffer: &[u8], file: &[u8]) -> Sides {
+        Sides { buffer: Some(buffer.to_vec()), file: Some(file.to_vec()) }
+    }
+
+    #[test]
+    fn only_the_range_may_change() {
+        let before = bytes(&[1; 4], &[7, 8, 9]);
+        let read = |after: &[u8], done| {
+            compare(false, &before, &bytes(after, &[7, 8, 9]), (1, 1, 2), Ok(0), Some(done))
+        };
+        assert_eq!(read(&[1, 8, 9, 1], 2), Ok(()));
+        // What a failed call leaves in the range is undefined.
+        let failed = bytes(&[1, 3, 3, 1], &[7, 8, 9]);
+        assert_eq!(compare(false, &before, &failed, (1, 1, 2), Err(5), Some(0)), Ok(()));
+        assert!(read(&[1, 8, 9, 9], 2).is_err_and(|why| why.starts_with("the buffer")));
+        assert!(read(&[1, 8, 1, 1], 2).is_err_and(|why| why.starts_with("what was moved")));
+        assert!(read(&[1, 8, 1, 1], 1).is_err_and(|why| why.starts_with("READ ends")));
+    }
+
+    #[test]
+    fn a_file_grows_with_zeroes() {
+        let before = bytes(&[1, 2], &[7]);
+        let write =
+            |file: &[u8]| compare(true, &before, &bytes(&[1, 2], file), (2, 0, 2), Ok(0), Some(2));
+        assert_eq!(write(&[7, 0, 1, 2]), Ok(()));
+        assert!(write(&[7, 5, 1, 2]).is_err_and(|why| why.starts_with("the file")));
+        assert!(write(&[7, 0, 1]).is_err_and(|why| why.starts_with("more was done")));
+    }
+
+    #[test]
+    fn structures_have_any_size() {
+        let call = |size| Call::new(Name::Info).with(&[("size", size), ("tail", 9)]);
+        assert_eq!(sized(&call(2), vec![1; 4]), [1, 1]);
+        assert_eq!(sized(&call(6), vec![1; 4]), [1, 1, 1, 1, 0, 9]);
+    }
+}
