@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path;
 use object_store::{Extensions, GetOptions, GetRange, ObjectStore, RetryConfig};
 
@@ -77,6 +77,8 @@ impl Store {
         let answer = answer.map_err(|error| match of_store(&error, &seen) {
             // There were some when it was opened.
             Trouble::Credentials(_) => Trouble::Renewal,
+            // So Google answers for a generation that was overwritten.
+            Trouble::Status { status: 404, .. } if self.version.is_some() => Trouble::Replaced,
             trouble => trouble,
         })?;
         let differs =
@@ -134,7 +136,15 @@ pub(crate) fn connect(
             builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
         }
         Kind::Google => {
-            let builder = GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry);
+            let mut builder = GoogleCloudStorageBuilder::from_env();
+            if builder
+                .get_config_value(&GoogleConfigKey::SkipSignature)
+                .is_some_and(|on| is_true(&on))
+            {
+                // Otherwise saves would look for credentials all the same.
+                builder = builder.with_bearer_token("");
+            }
+            let builder = builder.with_url(url).with_retry(retry);
             let store = builder.with_http_connector(connector).build();
             store.map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
         }
@@ -152,6 +162,11 @@ pub(crate) fn connect(
         Trouble::Credentials("the variables of the store are incomplete or malformed".into())
     })?;
     Ok((store, key))
+}
+
+/// Whether a setting of `object_store` is on.
+fn is_true(setting: &str) -> bool {
+    matches!(&setting.to_ascii_lowercase()[..], "1" | "true" | "on" | "yes" | "y")
 }
 
 /// Extensions of a request that tell what became of it.
