@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """check.py SIZE NAME...: loads, saves and sums objects of servers of stores by the command, and compares every byte with what another
-client of each store reads and writes. NAME: s3, google or azure."""
+client of each store reads and writes. NAME: s3, google or azure; or identity, in a network namespace (identity.py)."""
 
 import contextlib
 import os
@@ -10,6 +10,7 @@ import tempfile
 
 import azure_storage
 import google_storage
+import identity
 import s3
 from checks import Tests
 
@@ -34,7 +35,11 @@ def main() -> None:
         def azure_checks() -> Tests:
             return azure_storage.Azure(stack.enter_context(azure_storage.server(program("AZURITE"), folder)), folder, size)
 
-        all_checks = {"s3": s3_checks, "google": google_checks, "azure": azure_checks}
+        def identity_checks() -> Tests:
+            programs = {name: program(name) for name in ("VERSITYGW", "FAKE_GCS_SERVER", "AZURITE")}
+            return stack.enter_context(identity.identity(programs, folder))
+
+        all_checks = {"s3": s3_checks, "google": google_checks, "azure": azure_checks, "identity": identity_checks}
         for wanted in names:
             all_checks[wanted]().run_all()
     print("all passed")

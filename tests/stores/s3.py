@@ -97,6 +97,10 @@ class S3(Checks):
             assert self.run("load", url, "--ca", own, "--quiet", "--", "cat", "{}", env=env).stdout == body
             error = self.run("load", url, "--quiet", code=1, env=env | {"SSL_CERT_FILE": "/none"}).stderr
             assert b"the server's certificate is not trusted" in error, error
+            # It is opened when https is met, and not before.
+            error = self.run("load", url, "--quiet", code=1, env=env | {"AWS_CA_BUNDLE": "/none"}).stderr
+            assert b"the CAs of /none: " in error, error
+            assert self.loaded("by-tls", env=self.env | {"AWS_CA_BUNDLE": "/none", "SSL_CERT_FILE": "/none"}) == body
             # The same under a name that the certificate does not have.
             other = env | {"AWS_ENDPOINT_URL": endpoint.replace("127.0.0.1", "localhost")}
             error = self.run("load", url, "--ca", own, "--quiet", code=1, env=other).stderr

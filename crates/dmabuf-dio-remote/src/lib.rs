@@ -40,6 +40,7 @@
 #![cfg(target_os = "linux")]
 
 mod address;
+mod client;
 mod job;
 mod net;
 mod object;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The HTTP client and the threads that move its bytes.
+//! The threads that move the bytes of HTTP, and what stores send their requests by.
 
 use std::fmt;
 use std::future::Future;
-use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,19 +13,15 @@ use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
     HttpResponse, HttpService,
 };
-use reqwest::Client;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use reqwest::{Method, header};
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::client::Clients;
 use crate::settings::Settings;
-use crate::trouble::{Trouble, of_transport, retry_after};
+use crate::trouble::{Told, Trouble, of_transport, retry_after};
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(10);
-
-/// The same for the metadata of the machine, which is near or not there at all.
-const CONNECT_METADATA: Duration = Duration::from_secs(1);
+/// How long a service may take that gives credentials.
+const CREDENTIALS: Duration = Duration::from_secs(10);
 
 /// Bytes of an error page that are read, and how long that may take: its status is known without.
 const LONGEST_PAGE: usize = 16 << 10;
@@ -35,13 +30,13 @@ const PAGE: Duration = Duration::from_secs(1);
 /// Bytes of the longest answer that is no range: a list has at most 5,000 names.
 const LONGEST_LIST: usize = 32 << 20;
 
-/// A client and its threads.
+/// Clients and their threads.
 pub(crate) struct Net {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
-    pub(crate) client: Client,
-    /// Without a proxy.
-    direct: Client,
+    pub(crate) clients: Arc<Clients>,
+    /// Those for the metadata of the machine.
+    direct: Arc<Clients>,
 }
 
 impl fmt::Debug for Net {
@@ -52,23 +47,7 @@ impl fmt::Debug for Net {
 
 impl Net {
     pub(crate) fn new(settings: &Settings) -> Result<Self, Trouble> {
-        let tls = tls(settings.ca.clone().or_else(|| {
-            // What other clients of S3 read, too.
-            std::env::var_os("AWS_CA_BUNDLE").map(PathBuf::from)
-        }))?;
-        let builder = |connect| {
-            Client::builder()
-                .user_agent(concat!("dmabuf-dio/", env!("CARGO_PKG_VERSION")))
-                .tls_backend_preconfigured(tls.clone())
-                // Several connections bring more than streams of one.
-                .http1_only()
-                .redirect(reqwest::redirect::Policy::none())
-                .connect_timeout(connect)
-                .pool_max_idle_per_host(settings.most_ranges as usize)
-        };
-        let other = |error: reqwest::Error| Trouble::Setting(format!("no HTTP client: {error}"));
-        let client = builder(CONNECT).build().map_err(other)?;
-        let direct = builder(CONNECT_METADATA).no_proxy().build().map_err(other)?;
+        let (clients, direct) = (Clients::new(settings, false), Clients::new(settings, true));
         // They read sockets and decrypt; the bytes are copied by the threads that wait for them.
         let threads = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(4));
         let runtime = Builder::new_multi_thread()
@@ -78,7 +57,7 @@ impl Net {
             .build();
         let runtime = runtime
             .map_err(|error| Trouble::Other(format!("threads cannot be started: {error}")))?;
-        Ok(Self { runtime: Some(runtime), client, direct })
+        Ok(Self { runtime: Some(runtime), clients, direct })
     }
 
     /// Waits for a future, also in a thread of a runtime of the caller's, which may not block as it is.
@@ -99,7 +78,7 @@ impl Net {
 
     /// What makes the clients of stores: all with this one's connections.
     pub(crate) fn connector(&self) -> Connector {
-        Connector { client: self.client.clone(), direct: self.direct.clone() }
+        Connector { clients: Arc::clone(&self.clients), direct: Arc::clone(&self.direct) }
     }
 }
 
@@ -110,37 +89,11 @@ impl Drop for Net {
     }
 }
 
-/// TLS with the CAs of the system, and those of the file.
-fn tls(ca: Option<PathBuf>) -> Result<rustls::ClientConfig, Trouble> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = ca {
-        add(&mut roots, &path)
-            .map_err(|why| Trouble::Setting(format!("the CAs of {}: {why}", path.display())))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Trouble::Setting(format!("TLS: {error}")))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-fn add(roots: &mut rustls::RootCertStore, path: &Path) -> Result<(), String> {
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
-    let mut count = 0;
-    for certificate in found {
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
-        count += 1;
-    }
-    if count == 0 { Err("there is no certificate in it".into()) } else { Ok(()) }
-}
-
 /// Gives stores our client, instead of one of their own.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    client: Client,
-    direct: Client,
+    clients: Arc<Clients>,
+    direct: Arc<Clients>,
 }
 
 impl HttpConnector for Connector {
@@ -148,13 +101,13 @@ impl HttpConnector for Connector {
         // Requests to the metadata of the machine are told by their short limit.
         let limit = options.get_config_value(&ClientConfigKey::ConnectTimeout);
         let is_metadata = limit.is_some_and(|limit| limit.starts_with("1s") || limit == "1 second");
-        let client = if is_metadata { &self.direct } else { &self.client };
-        Ok(HttpClient::new(Service(client.clone())))
+        let clients = if is_metadata { &self.direct } else { &self.clients };
+        Ok(HttpClient::new(Service(Arc::clone(clients))))
     }
 }
 
 #[derive(Debug)]
-struct Service(Client);
+struct Service(Arc<Clients>);
 
 /// What became of a request: its errors alone do not tell.
 #[derive(Clone, Debug, Default)]
@@ -186,29 +139,70 @@ impl HttpService for Service {
         Self: 'async_trait,
     {
         Box::pin(async move {
-            let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
-            // All that is asked for without a range is short, and kept in memory whole.
-            let is_range = request.headers().contains_key(reqwest::header::RANGE);
-            let result = HttpService::call(&self.0, request).await;
-            seen.set(match &result {
-                Ok(answer) => Outcome::Answer {
-                    status: answer.status().as_u16(),
-                    after: retry_after(answer.headers()),
-                    location: answer
-                        .headers()
-                        .get(reqwest::header::LOCATION)
-                        .and_then(|location| reqwest::Url::parse(location.to_str().ok()?).ok())
-                        .and_then(|url| url.host_str().map(str::to_owned)),
-                },
-                Err(error) => Outcome::Failed(of_transport(error)),
-            });
-            match result? {
-                answer if !answer.status().is_success() => Ok(refused(answer).await),
-                answer if !is_range => limited(answer).await,
-                answer => Ok(answer),
+            if !is_for_credentials(&request) {
+                return self.ask(request).await;
             }
+            // Whatever waits for them waits for more than this one request.
+            let answer = tokio::time::timeout(CREDENTIALS, self.ask(request)).await;
+            answer.unwrap_or_else(|_| {
+                let seconds = CREDENTIALS.as_secs();
+                Err(no_credentials(format!("the service that gives them took {seconds} s")))
+            })
         })
     }
+}
+
+impl Service {
+    async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
+        let for_credentials = is_for_credentials(&request);
+        // All that is asked for without a range is short, and kept in memory whole.
+        let is_range = request.headers().contains_key(header::RANGE);
+        let client = self.0.of(request.uri().scheme_str()).map_err(|trouble| {
+            seen.set(Outcome::Failed(trouble.clone()));
+            HttpError::new(HttpErrorKind::Unknown, Told(trouble))
+        })?;
+        let result = HttpService::call(client, request).await;
+        seen.set(match &result {
+            Ok(answer) => Outcome::Answer {
+                status: answer.status().as_u16(),
+                after: retry_after(answer.headers()),
+                location: answer
+                    .headers()
+                    .get(header::LOCATION)
+                    .and_then(|location| reqwest::Url::parse(location.to_str().ok()?).ok())
+                    .and_then(|url| url.host_str().map(str::to_owned)),
+            },
+            Err(error) => Outcome::Failed(of_transport(error)),
+        });
+        match result? {
+            answer if for_credentials && answer.status().is_client_error() => {
+                let status = answer.status().as_u16();
+                Err(no_credentials(format!("the service that gives them answered {status}")))
+            }
+            answer if !answer.status().is_success() => Ok(refused(answer).await),
+            answer if !is_range => limited(answer).await,
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Whether a request is one for credentials: it has none itself, of those that stores sign or name a version by.
+fn is_for_credentials(request: &HttpRequest) -> bool {
+    let headers = request.headers();
+    let is_bearer = |value: &header::HeaderValue| value.as_bytes().starts_with(b"Bearer ");
+    request.extensions().get::<Seen>().is_none()
+        && !headers.contains_key("x-amz-content-sha256")
+        && !headers.contains_key("x-ms-version")
+        && !headers.get(header::AUTHORIZATION).is_some_and(is_bearer)
+        // Those of uploads and lists that are not signed.
+        && !request.uri().query().unwrap_or_default().contains("uploadId=")
+        && !request.uri().query().unwrap_or_default().contains("list-type=")
+        && request.method() != Method::DELETE
+}
+
+fn no_credentials(why: String) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, Told(Trouble::Credentials(why)))
 }
 
 /// An answer that is no success, with what its page may tell.

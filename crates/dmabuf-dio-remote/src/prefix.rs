@@ -19,7 +19,7 @@ use crate::origin::Origin;
 use crate::origin::store::{Store, connect};
 use crate::range::patiently;
 use crate::settings::Settings;
-use crate::trouble::{Trouble, code_in, failed, of_transport, status_in};
+use crate::trouble::{Trouble, code_in, failed, of_transport, status_in, told};
 
 /// All objects whose names begin with those of a URL: `s3://bucket/models/llama/`. Those of a web server are opened by
 /// name, and not listed.
@@ -166,6 +166,9 @@ fn of_key(error: &object_store::path::Error) -> Trouble {
 fn of_list(error: &object_store::Error) -> Trouble {
     if let object_store::Error::InvalidPath { source } = error {
         return of_key(source);
+    }
+    if let Some(trouble) = told(error) {
+        return trouble;
     }
     let text = error.to_string();
     let code = code_in(&text);

@@ -3,6 +3,7 @@
 //! secrets.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -174,11 +175,15 @@ impl Trouble {
                 404 | 410 => "check the name: the bucket, and the key or path",
                 412 | 416 => "load it again: it was replaced meanwhile",
                 429 | 503 => "load it later, or from a cache near this machine",
-                400 => "check the region and the endpoint: AWS_REGION, AWS_ENDPOINT_URL",
+                400 => {
+                    "check the region and the endpoint: AWS_REGION, AWS_ENDPOINT_URL, GOOGLE_BASE_URL, \
+                     AZURE_STORAGE_ENDPOINT"
+                }
                 _ => "load it later; look at the server if it goes on",
             },
             Self::Connect(_) => {
-                "check the host, the network, and the proxy: HTTPS_PROXY, NO_PROXY; the endpoint: AWS_ENDPOINT_URL"
+                "check the host, the network, and the proxy: HTTPS_PROXY, NO_PROXY; the endpoint: AWS_ENDPOINT_URL, \
+                 GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT"
             }
             Self::Certificate(_) => {
                 "name a file with the CA (--ca, SSL_CERT_FILE), if the server is to be trusted; check the clock, too"
@@ -222,6 +227,30 @@ pub(crate) fn failed(name: &Path, range: Range<u64>, trouble: &Trouble) -> Error
         errno: Errno::from_raw(trouble.number()),
         remedy: trouble.remedy().into(),
     }
+}
+
+/// An error below those of a store, of which we know more than the store does.
+#[derive(Debug)]
+pub(crate) struct Told(pub(crate) Trouble);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.what())
+    }
+}
+
+impl StdError for Told {}
+
+/// What such an error below another one tells.
+pub(crate) fn told(error: &(dyn StdError + 'static)) -> Option<Trouble> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(Told(trouble)) = error.downcast_ref::<Told>() {
+            return Some(trouble.clone());
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// Why a connection or a body failed, from the errors below an error of the client. Their own texts name no URL.

@@ -19,7 +19,7 @@ use crate::address::Address;
 use crate::net::{Net, Seen};
 use crate::origin::store::{connect, of_store, with};
 use crate::settings::Settings;
-use crate::trouble::{Trouble, failed};
+use crate::trouble::{Trouble, failed, told};
 
 /// Bytes of a part, unless there would be too many: S3 allows 10,000.
 const PART: u64 = 8 << 20;
@@ -216,7 +216,10 @@ impl Running<'_> {
             object_store::Error::NotFound { .. } => status(404, error),
             object_store::Error::PermissionDenied { .. } => status(403, error),
             object_store::Error::Unauthenticated { .. } => status(401, error),
-            _ => Trouble::Broken("a part could not be sent".into()),
+            _ => {
+                let unknown = || Trouble::Broken("a part could not be sent".into());
+                told(error).unwrap_or_else(unknown)
+            }
         };
         failed(&self.upload.name, 0..0, &trouble)
     }

@@ -6,6 +6,7 @@ pub(crate) mod store;
 mod web;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use self::answer::Body;
 use self::store::Store;
@@ -25,7 +26,7 @@ impl Origin {
     /// Asks for the length and the version.
     pub(crate) async fn open(address: &Address, net: &Net) -> Result<Self, Trouble> {
         Ok(match address.kind {
-            Kind::Web => Self::Web(Web::open(net.client.clone(), address.url()).await?),
+            Kind::Web => Self::Web(Web::open(Arc::clone(&net.clients), address.url()).await?),
             _ => Self::Store(Store::open(address, net).await?),
         })
     }

@@ -18,7 +18,7 @@ use super::answer::{Body, is_strong};
 use crate::address::{Address, Kind};
 use crate::net::{Net, Outcome, Seen};
 use crate::profile;
-use crate::trouble::{Trouble, code_in, of_transport};
+use crate::trouble::{Trouble, code_in, of_transport, told};
 
 /// One version of an object of a store.
 pub(crate) struct Store {
@@ -132,6 +132,10 @@ pub(crate) fn connect(
                     builder = builder.with_config(key, value);
                 }
             }
+            // Its name in the environment of Amazon's own clients.
+            if let Ok(endpoint) = std::env::var("AWS_EC2_METADATA_SERVICE_ENDPOINT") {
+                builder = builder.with_metadata_endpoint(endpoint.trim_end_matches('/'));
+            }
             let builder = builder.with_url(url).with_retry(retry).with_http_connector(connector);
             builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
         }
@@ -187,8 +191,9 @@ pub(crate) fn of_store(error: &object_store::Error, seen: &Seen) -> Trouble {
             300..=399 => Trouble::Redirect(location),
             _ => Trouble::Status { status, code: code_in(&error.to_string()), after },
         },
-        None => Trouble::Credentials(
-            "none could be had from the environment, the profile, or the machine's metadata".into(),
-        ),
+        None => told(error).unwrap_or_else(|| {
+            let places = "the environment, the profile, or the machine's metadata";
+            Trouble::Credentials(format!("none could be had from {places}"))
+        }),
     }
 }

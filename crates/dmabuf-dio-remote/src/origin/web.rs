@@ -4,16 +4,17 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, ETAG, HeaderName, IF_MATCH,
     IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION, RANGE,
 };
-use reqwest::{Client, Response, Url};
+use reqwest::{Response, Url};
 
 use super::answer::{Body, is_strong};
+use crate::client::Clients;
 use crate::net::start_of;
 use crate::trouble::{Trouble, code_in, of_transport, retry_after};
 
@@ -22,7 +23,7 @@ const MOST_REDIRECTS: usize = 10;
 
 /// One version of an object of a web server.
 pub(crate) struct Web {
-    client: Client,
+    clients: Arc<Clients>,
     /// The URL that was asked for, and where the server has sent us from there.
     first: Url,
     url: Mutex<Url>,
@@ -40,10 +41,10 @@ impl fmt::Debug for Web {
 
 impl Web {
     /// Asks for the first byte, and follows redirects.
-    pub(crate) async fn open(client: Client, first: &Url) -> Result<Self, Trouble> {
+    pub(crate) async fn open(clients: Arc<Clients>, first: &Url) -> Result<Self, Trouble> {
         let mut url = first.clone();
         for _ in 0..=MOST_REDIRECTS {
-            let asked = client.get(url.clone()).header(RANGE, "bytes=0-0");
+            let asked = clients.get(url.clone())?.header(RANGE, "bytes=0-0");
             let answer = asked.header(ACCEPT_ENCODING, "identity").send().await;
             let answer = answer.map_err(|error| of_transport(&error))?;
             let status = answer.status().as_u16();
@@ -67,7 +68,7 @@ impl Web {
             };
             let (tag, modified) = (text(&answer, &ETAG), text(&answer, &LAST_MODIFIED));
             let (first, url) = (first.clone(), Mutex::new(url));
-            return Ok(Self { client, first, url, length, tag, modified });
+            return Ok(Self { clients, first, url, length, tag, modified });
         }
         Err(Trouble::Redirect(url.host_str().map(str::to_owned)))
     }
@@ -79,7 +80,7 @@ impl Web {
             Err(Trouble::Status { status: 401 | 403, .. }) if url != self.first => {}
             answer => return answer,
         }
-        let again = Self::open(self.client.clone(), &self.first).await?;
+        let again = Self::open(Arc::clone(&self.clients), &self.first).await?;
         let date = |web: &Self| web.modified.clone().filter(|_| web.tag.is_none());
         let pins = |web: &Self| (web.length, web.tag.clone(), date(web));
         if pins(&again) != pins(self) {
@@ -96,7 +97,7 @@ impl Web {
 
     async fn get_at(&self, url: &Url, range: Range<u64>) -> Result<Body, Trouble> {
         let last = range.end - 1;
-        let mut asked = self.client.get(url.clone());
+        let mut asked = self.clients.get(url.clone())?;
         asked = asked.header(RANGE, format!("bytes={}-{last}", range.start));
         asked = asked.header(ACCEPT_ENCODING, "identity");
         match (&self.tag, &self.modified) {
