@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dmabuf_dio::{Buffer, CancelToken, Direction, Error, Options, Report, Result};
 use futures_util::StreamExt as _;
@@ -31,6 +31,9 @@ const AT_A_TIME: usize = 8;
 /// How often `object_store` makes a request of an upload again.
 const RETRIES: usize = 8;
 
+/// The deadlines that may pass until a part is there, and until all are one object: also where the network is slow.
+const SLOWEST: u32 = 5;
+
 /// How often a wait looks at whether it was cancelled.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -45,6 +48,8 @@ pub struct Upload {
     cancel: CancelToken,
     progress: Option<Box<Callback>>,
     options: Options,
+    /// How long the store may take until it has a part.
+    longest: Duration,
 }
 
 impl fmt::Debug for Upload {
@@ -74,7 +79,8 @@ impl Upload {
         let (store, key) = connect(&address, &net, RETRIES).map_err(fail)?;
         let (name, cancel) = (address.name().to_owned(), CancelToken::new());
         let options = Options::default();
-        Ok(Self { name, store, key, net, cancel, progress: None, options })
+        let longest = settings.deadline.saturating_mul(SLOWEST);
+        Ok(Self { name, store, key, net, cancel, progress: None, options, longest })
     }
 
     /// The token that cancels it.
@@ -112,6 +118,21 @@ impl Upload {
         let job = Running { upload: self, buffer, range, sent: AtomicU64::new(0) };
         self.net.run(job.run())?;
         Ok(measured.end(buffer, length))
+    }
+}
+
+impl Upload {
+    async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, Trouble> {
+        let (mut future, start) = (pin!(future), Instant::now());
+        while !self.cancel.is_cancelled() {
+            if let Ok(value) = tokio::time::timeout(TICK, &mut future).await {
+                return Ok(value);
+            }
+            if start.elapsed() >= self.longest {
+                return Err(Trouble::Stalled(self.longest));
+            }
+        }
+        Err(Trouble::Cancelled)
     }
 }
 
@@ -175,8 +196,9 @@ impl Running<'_> {
             self.tell(sent.map_err(|error| self.failed(&error, &Seen::default()))?);
         }
         // From here on it may become visible: to stop now would leave it open whether it did.
-        let done = parts.complete().await;
-        done.map_err(|error| self.failed(&error, &Seen::default())).map(drop)
+        let done = tokio::time::timeout(self.upload.longest, parts.complete()).await;
+        let late = |_| failed(&self.upload.name, 0..0, &Trouble::Stalled(self.upload.longest));
+        done.map_err(late)?.map_err(|error| self.failed(&error, &Seen::default())).map(drop)
     }
 
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
@@ -185,22 +207,17 @@ impl Running<'_> {
         Ok(bytes)
     }
 
-    /// Waits, unless it is cancelled.
+    /// Waits, unless it is cancelled. Fails if that takes too long.
     async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
-        let mut future = pin!(future);
-        loop {
-            if self.upload.cancel.is_cancelled() {
-                return Err(Error::Cancelled {
-                    path: self.upload.name.clone(),
-                    direction: Direction::Save,
-                    done: self.sent.load(Ordering::Relaxed),
-                    length: self.length(),
-                });
-            }
-            if let Ok(value) = tokio::time::timeout(TICK, &mut future).await {
-                return Ok(value);
-            }
-        }
+        self.upload.wait(future).await.map_err(|trouble| match trouble {
+            Trouble::Cancelled => Error::Cancelled {
+                path: self.upload.name.clone(),
+                direction: Direction::Save,
+                done: self.sent.load(Ordering::Relaxed),
+                length: self.length(),
+            },
+            trouble => failed(&self.upload.name, 0..0, &trouble),
+        })
     }
 
     fn tell(&self, more: u64) {
@@ -227,4 +244,20 @@ impl Running<'_> {
 
 fn status(status: u16, error: &object_store::Error) -> Trouble {
     Trouble::Status { status, code: crate::trouble::code_in(&error.to_string()), after: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn store_that_says_nothing_is_not_waited_for() {
+        let settings = Settings { deadline: Duration::ZERO, ..Settings::default() };
+        let upload = Upload::new("gs://bucket/key", &settings).expect("nothing is asked for yet");
+        let silent = upload.net.run(upload.wait(std::future::pending::<()>()));
+        assert_eq!(silent, Err(Trouble::Stalled(Duration::ZERO)));
+        upload.cancel.cancel();
+        let cancelled = upload.net.run(upload.wait(std::future::pending::<()>()));
+        assert_eq!(cancelled, Err(Trouble::Cancelled));
+    }
 }
