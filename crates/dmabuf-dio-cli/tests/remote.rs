@@ -109,6 +109,21 @@ fn proxy_is_asked_but_not_for_exceptions() {
 }
 
 #[test]
+fn cas_matter_to_https_alone() {
+    let server = Server::new(content(5), |_| Fault::None);
+    let load = |url: &str, variable: &str| {
+        let mut load = program();
+        load.env(variable, "/none").args(["load", url, "--quiet"]).output().expect("run")
+    };
+    for variable in ["AWS_CA_BUNDLE", "SSL_CERT_FILE"] {
+        let plain = load(&server.url("/k"), variable);
+        assert!(plain.status.success(), "{variable}: {}", said(&plain));
+    }
+    let secure = said(&load("https://127.0.0.1:1/k", "AWS_CA_BUNDLE"));
+    assert!(secure.contains("the CAs of /none: "), "{secure}");
+}
+
+#[test]
 fn sums_are_made_and_checked() {
     let server = Server::new(content(3_000_000), |_| Fault::None);
     let folder = folder();
