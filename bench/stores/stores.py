@@ -30,25 +30,27 @@ from ways import WAYS  # noqa: E402
 
 MIB = 1 << 20
 BUCKET, KEY = "models", "object"
-LABELS = {"command": "dmabuf-dio load", "dmabuf_dio": "dmabuf_dio.load", "boto3": "boto3 download_fileobj", "runai": "runai-model-streamer",
-          "nixl": "NIXL OBJ", "nixl-crt": "NIXL OBJ, crtMinLimit"}
+LABELS = {"command": "dmabuf-dio load", "command-sums": "dmabuf-dio load --sums", "dmabuf_dio": "dmabuf_dio.load",
+          "boto3": "boto3 download_fileobj", "runai": "runai-model-streamer", "nixl": "NIXL OBJ", "nixl-crt": "NIXL OBJ, crtMinLimit"}
 
 
 @contextlib.contextmanager
-def server(gateway: str, memory: str) -> Iterator[str]:
+def server(gateway: str, memory: str, tls: bool) -> Iterator[str]:
     """The server's endpoint; the variables that name it are set."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        command = [gateway, "--port", f"127.0.0.1:{port}", "--access", "bench", "--secret", "secret-of-bench", "--quiet", "posix", folder]
+        (data := pathlib.Path(folder) / "data").mkdir()
+        command = [gateway, "--port", f"127.0.0.1:{port}", "--access", "bench", "--secret", "secret-of-bench", "--quiet"]
+        command += [*(certificate(folder) if tls else []), "posix", str(data)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
                 while process.poll() is None:
                     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                         break
                     time.sleep(0.05)
-                endpoint = f"http://127.0.0.1:{port}"
+                endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
                 os.environ.update(AWS_ENDPOINT_URL=endpoint, AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="secret-of-bench",
                                   AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true")
                 yield endpoint
@@ -56,26 +58,38 @@ def server(gateway: str, memory: str) -> Iterator[str]:
                 process.terminate()
 
 
-def create(endpoint: str, memory: str, size: int) -> str:
-    """Makes the object of random bytes: its SHA-256."""
+def certificate(folder: str) -> list[str]:
+    """The server's options for a certificate of its own, which the clients trust."""
+    key, own = f"{folder}/key", f"{folder}/certificate"
+    names = ["-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-keyout", key, "-out", own, *names]
+    subprocess.run(make, check=True, capture_output=True)
+    os.environ["AWS_CA_BUNDLE"] = own
+    return ["--cert", own, "--key", key]
+
+
+def create(endpoint: str, memory: str, size: int, command: str, sums: str) -> str:
+    """Makes the object of random bytes, and the sums of its chunks: its SHA-256."""
     client, digest = boto3.client("s3", endpoint_url=endpoint), hashlib.sha256()
     client.create_bucket(Bucket=BUCKET)
-    with tempfile.TemporaryFile(dir=memory) as file:
+    with tempfile.NamedTemporaryFile(dir=memory) as file:
         for _ in range(size):
             piece = os.urandom(MIB)
             digest.update(piece)
             file.write(piece)
         file.seek(0)
+        pathlib.Path(sums).write_bytes(subprocess.run([command, "sum", file.name], check=True, capture_output=True).stdout)
         client.put_object(Bucket=BUCKET, Key=KEY, Body=file)
     return digest.hexdigest()
 
 
-def command_of(way: str, command: str, endpoint: str, length: int) -> list[str]:
-    if way != "command":
+def command_of(way: str, command: str, endpoint: str, length: int, sums: str) -> list[str]:
+    if not way.startswith("command"):
         return [sys.executable, "-B", str(pathlib.Path(__file__).with_name("ways.py")), way, endpoint, BUCKET, KEY, str(length)]
     # The shell becomes the command, and the command becomes the second shell, which has the buffer.
     after = 'echo loaded; read _; tail -c +$((DMABUF_DIO_OFFSET + 1)) "/proc/$$/fd/$DMABUF_DIO_FD" | head -c "$DMABUF_DIO_LEN" | sha256sum'
-    load = shlex.join([command, "load", f"s3://{BUCKET}/{KEY}", "--quiet", "--", "sh", "-c", after])
+    check = ["--kind", "memfd", "--sums", sums] if way == "command-sums" else []
+    load = shlex.join([command, "load", f"s3://{BUCKET}/{KEY}", "--quiet", *check, "--", "sh", "-c", after])
     return ["sh", "-c", f"echo ready; read _; exec {load}"]
 
 
@@ -122,18 +136,20 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="default 5; one more is not counted")
     parser.add_argument("--memory", default="/dev/shm", metavar="FOLDER", help="a tmpfs for the server's objects; default /dev/shm")
     parser.add_argument("--ways", default=",".join(LABELS), metavar="WAY,...", help=f"of {', '.join(LABELS)}; all by default")
+    parser.add_argument("--tls", action="store_true", help="https; for the ways that take a CA from AWS_CA_BUNDLE: command, command-sums, boto3")
     parser.add_argument("--gateway", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--command", required=True, help=argparse.SUPPRESS)
     args = parser.parse_args()
     ways, length = args.ways.split(","), args.size * MIB
-    assert set(ways) <= {"command", *WAYS}, ways
-    with server(args.gateway, args.memory) as endpoint:
-        digest = create(endpoint, args.memory, args.size)
+    assert set(ways) <= {"command", "command-sums", *WAYS}, ways
+    with tempfile.TemporaryDirectory(dir=args.memory) as folder, server(args.gateway, args.memory, args.tls) as endpoint:
+        sums = f"{folder}/sums"
+        digest = create(endpoint, args.memory, args.size, args.command, sums)
         runs: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
         for number in range(args.rounds + 1):
             for way in ways:
                 try:
-                    found = measure(command_of(way, args.command, endpoint, length), digest)
+                    found = measure(command_of(way, args.command, endpoint, length, sums), digest)
                 except Failed as failure:
                     print(f"{way}: {failure}", file=sys.stderr)
                     return 1
