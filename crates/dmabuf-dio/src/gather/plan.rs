@@ -97,8 +97,10 @@ impl<'p> Plan<'p> {
         let Some(group) = self.asides.next_group(self.pieces, self.rules, refuse) else {
             return false;
         };
-        self.counts.shared += u64::from(group.count) - 1;
         *request = Request { group, aside: true, buffered: false };
+        // Those without room share nothing.
+        let has_room = |(_, start): &&(u32, u64)| *start != NOWHERE;
+        self.counts.shared += self.of(*request).iter().filter(has_room).count() as u64 - 1;
         true
     }
 
@@ -441,6 +443,22 @@ mod tests {
             |_| None,
         );
         assert_eq!((made.len(), outcome.counts.shared), (3, 4));
+    }
+
+    #[test]
+    fn pieces_without_room_share_nothing() {
+        let pieces = [(0, 0, 1), (1, 1, 600), (2, 700, 1)];
+        let pieces = pieces.map(|(offset, buf_offset, len)| Piece { offset, buf_offset, len });
+        let bounds = Bounds { buffer: 4096, spare: 3584..4096, rules: RULES };
+        let checked = check(&pieces, &bounds).expect("fit");
+        let mut plan = Plan::new(&pieces, checked, RULES, &bounds.spare, END);
+        let mut request = Request::default();
+        assert!(plan.next(&mut request));
+        plan.complete(&request, Ok(512));
+        assert!(!plan.next(&mut request));
+        let outcome = plan.finish(None);
+        assert_eq!(outcome.exceptions, [(1, Exception::NoRoom { needed: 512 })]);
+        assert_eq!((outcome.counts.requests, outcome.counts.shared), (1, 1));
     }
 
     #[test]
