@@ -23,6 +23,9 @@
 
 #![cfg(target_os = "linux")]
 
+#[cfg(test)]
+#[path = "../../../tests/drawn.rs"]
+mod drawn;
 mod error;
 mod fill;
 mod find;
@@ -35,6 +38,8 @@ mod lock;
 mod name;
 mod opened;
 mod packet;
+#[cfg(test)]
+mod properties;
 mod readers;
 mod record;
 mod room;

@@ -38,6 +38,9 @@ mod capture;
 pub mod convert;
 mod copied;
 mod discard;
+#[cfg(test)]
+#[path = "../../../tests/drawn.rs"]
+mod drawn;
 mod ends;
 mod error;
 mod fenced;
@@ -47,6 +50,8 @@ mod gaps;
 mod iio;
 mod net;
 mod numbered;
+#[cfg(test)]
+mod properties;
 mod pump;
 mod ring;
 mod usb;

@@ -52,6 +52,9 @@ pub mod header;
 
 mod block;
 mod byte_order;
+#[cfg(test)]
+#[path = "../../../tests/drawn.rs"]
+mod drawn;
 mod dtype;
 mod error;
 mod fetch;
@@ -74,6 +77,8 @@ mod open_model;
 mod outline;
 mod part;
 mod plan;
+#[cfg(test)]
+mod properties;
 mod reader;
 mod save;
 mod save_header;

@@ -90,6 +90,12 @@ impl<'a> Watch<'a> {
         self.total
     }
 
+    /// Bytes moved so far.
+    #[cfg(test)]
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
     fn report(&self, done: u64) {
         if let Some(callback) = &self.control.progress {
             callback(Progress { done: done.min(self.total), total: self.total });

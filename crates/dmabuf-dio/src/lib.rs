@@ -63,6 +63,9 @@ mod buffer;
 mod choose;
 mod control;
 mod direction;
+#[cfg(test)]
+#[path = "../../../tests/drawn.rs"]
+mod drawn;
 mod errno;
 mod error;
 mod fd;

@@ -48,6 +48,8 @@ mod one;
 mod outcome;
 mod piece;
 mod plan;
+#[cfg(test)]
+mod properties;
 mod result;
 mod ring;
 

@@ -14,6 +14,8 @@ pub(crate) mod system_heap;
 pub(crate) mod task;
 
 mod plan;
+#[cfg(test)]
+mod properties;
 pub(crate) mod supply;
 mod window;
 
