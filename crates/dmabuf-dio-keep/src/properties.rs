@@ -40,13 +40,15 @@ fn headers_are_read_as_they_were_written() {
 
 #[test]
 fn kept_paths_never_lead_out_of_their_folder() {
-    let byte = prop_oneof![
-        4 => prop::sample::select(b"ab./-\0\n".to_vec()),
-        1 => any::<u8>(),
+    let known =
+        ["a", "b", "/", "/..", "..", ".", "-", "\0", "\n"].map(|part| part.as_bytes().to_vec());
+    let part = prop_oneof![
+        8 => prop::sample::select(known.to_vec()),
+        1 => vec(any::<u8>(), 1..3),
     ];
-    holds(&vec(byte, 0..20), |rest| {
+    holds(&vec(part, 0..8), |rest| {
         let mut path = b"keep:".to_vec();
-        path.extend(&rest);
+        path.extend(rest.concat());
         let parsed = parse(Path::new(OsStr::from_bytes(&path))).expect("kept");
         let Ok((name, place)) = parsed else { return };
         let name = name.as_str();
