@@ -52,9 +52,11 @@ fn must(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
-/// A field that the kernel sees: what a shorter structure lacks is zero.
-fn seen(call: &Call, field: &str, end: u64) -> u64 {
-    if call.get("size") >= end { call.get(field) } else { 0 }
+/// What the kernel sees of a field of `width` bytes that ends at `end`: the bytes that a shorter
+/// structure lacks are zero.
+fn seen(call: &Call, field: &str, width: u64, end: u64) -> u64 {
+    let there = call.get("size").saturating_sub(end - width).min(width);
+    call.get(field) & 1u64.checked_shl(8 * there as u32).map_or(u64::MAX, |bit| bit - 1)
 }
 
 /// Notes a slot that was made, which must have been possible.
@@ -93,16 +95,16 @@ pub(crate) fn register(world: &mut World<'_>, call: &Call) -> Outcome {
     if !world.quiet {
         return note_unknown(world, call);
     }
-    let (offset, length) = (seen(call, "offset", 8), seen(call, "length", 16));
+    let (offset, length) = (seen(call, "offset", 8, 8), seen(call, "length", 8, 16));
     must(offset % PAGE as u64 == 0, "a slot begins inside a page")?;
-    let flags = u64::from(seen(call, "flags", 24) as u32);
+    let flags = u64::from(seen(call, "flags", 4, 24) as u32);
     let slot = |part| Slot { length, flags, part };
     let Some(buffer) = context.buffer() else {
         return Err("a slot without a buffer".into());
     };
     let end = offset.checked_add(length);
     must(end.is_some_and(|end| end <= buffer.length), "a slot beyond the buffer")?;
-    note(world, call, seen(call, "index", 20), slot(Some((buffer, offset))))
+    note(world, call, seen(call, "index", 4, 20), slot(Some((buffer, offset))))
 }
 
 pub(crate) fn join(world: &mut World<'_>, call: &Call) -> Outcome {
@@ -127,16 +129,16 @@ pub(crate) fn join(world: &mut World<'_>, call: &Call) -> Outcome {
     if !world.quiet {
         return note_unknown(world, call);
     }
-    must(seen(call, "reserved", 24) as u32 == 0, "JOIN ignores a reserved field")?;
-    let count = seen(call, "count", 12) as u32;
+    must(seen(call, "reserved", 4, 24) as u32 == 0, "JOIN ignores a reserved field")?;
+    let count = seen(call, "count", 4, 12) as u32;
     must((1..=1024).contains(&count), "JOIN of too many or none")?;
     let mut length = 0;
     for at in 0..count as usize {
         let buffer = places[at % 2].0.as_ref().and_then(|context: &Rc<Context>| context.buffer());
         length += buffer.ok_or("JOIN of a context without a buffer")?.length;
     }
-    let flags = u64::from(seen(call, "flags", 20) as u32);
-    note(world, call, seen(call, "index", 16), Slot { length, flags, part: None })
+    let flags = u64::from(seen(call, "flags", 4, 20) as u32);
+    note(world, call, seen(call, "index", 4, 16), Slot { length, flags, part: None })
 }
 
 /// Any command to anything.
@@ -225,4 +227,21 @@ pub(crate) fn clone(world: &mut World<'_>, call: &Call) -> Answer {
     ring.slots = slots;
     ring.unknown = unknown;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::call::Name;
+
+    #[test]
+    fn shorter_structure_lacks_bytes_of_a_field() {
+        let flags = |size| {
+            let call = Call::new(Name::Register).with(&[("flags", 0x0400_0002), ("size", size)]);
+            seen(&call, "flags", 4, 24)
+        };
+        assert_eq!((flags(24), flags(23), flags(21), flags(20)), (0x0400_0002, 2, 2, 0));
+        let call = Call::new(Name::Register).with(&[("length", u64::MAX), ("size", 16)]);
+        assert_eq!(seen(&call, "length", 8, 16), u64::MAX);
+    }
 }
