@@ -13,6 +13,7 @@ use super::child;
 use super::pool::Pool;
 use super::shared::Shared;
 use crate::machine::Machine;
+use crate::procfs::number;
 use crate::state::State;
 
 /// Seconds without progress after which an input hangs. Each is waited for by itself: a guest
@@ -23,11 +24,18 @@ pub(crate) struct Runner<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) pool: Pool,
     pub(crate) shared: &'static Shared,
+    /// To the module, by the pool alone.
+    references: i64,
+}
+
+fn references() -> i64 {
+    number("/sys/module/dmabuf_dio/refcnt", "")
 }
 
 impl<'a> Runner<'a> {
     pub(crate) fn prepare(machine: &'a Machine) -> Result<Self, String> {
-        Ok(Self { machine, pool: Pool::create(machine)?, shared: Shared::create()? })
+        let (pool, shared) = (Pool::create(machine)?, Shared::create()?);
+        Ok(Self { machine, pool, shared, references: references() })
     }
 
     /// Basic blocks of the module that were reached so far; `None` if it does not say.
@@ -55,6 +63,7 @@ impl<'a> Runner<'a> {
         let mut status = 0;
         // SAFETY: the status is valid for the call.
         unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        self.await_rings();
         if let Some(what) = self.shared.found() {
             return Err(what);
         }
@@ -63,6 +72,17 @@ impl<'a> Runner<'a> {
             return Err(format!("died of signal {} in call {place}", libc::WTERMSIG(status)));
         }
         Ok(())
+    }
+
+    /// Rings are freed a moment after their process, and what they have in flight may still change
+    /// the file: until then their slots hold the module. Leaks are looked for elsewhere.
+    fn await_rings(&self) {
+        for _ in 0..200 {
+            if references() <= self.references {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits for the end of a process.

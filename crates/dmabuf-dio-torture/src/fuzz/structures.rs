@@ -137,6 +137,10 @@ pub(crate) fn attach(world: &mut World<'_>, call: &Call) -> Outcome {
     let made = ioctl(world, call, fd, number(call, 1), given, 8..24)?;
     let (Some(made), Some(context)) = (made, context) else { return Ok(()) };
     let refusal = made.after(20, 4).unwrap_or(0);
+    if made.is(libc::EFAULT) {
+        // It may have attached a buffer, and not been able to say so.
+        world.quiet = false;
+    }
     if made.answer.is_err() {
         must(
             !made.is(libc::EOPNOTSUPP)

@@ -14,6 +14,8 @@
  * structure count as zero (LOAD's must reach dmabuf_fd, else EINVAL). A longer
  * structure is accepted if the part unknown to the kernel is zero, else the
  * error is E2BIG. Reserved fields and unknown flags must be zero, else EINVAL.
+ * If a structure cannot be written back, the error is EFAULT: LOAD has no effect
+ * then, other calls have had theirs, and ATTACH may have attached the buffer.
  */
 #ifndef _UAPI_LINUX_DMABUF_DIO_H
 #define _UAPI_LINUX_DMABUF_DIO_H
