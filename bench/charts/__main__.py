@@ -9,7 +9,7 @@ from collections.abc import Callable
 from figures.results import Result, read
 from matplotlib.figure import Figure
 
-from . import bars, lines, style
+from . import bars, lines, soak, style
 
 # Name, results, their benchmark, the function that draws them
 CHARTS: tuple[tuple[str, str, str, Callable[[Result], Figure]], ...] = (
@@ -37,6 +37,8 @@ def main(results: pathlib.Path, folder: pathlib.Path) -> int:
             continue
         style.save(folder / f"{name}.svg", functools.partial(draw, read(path, bench)))
         print(folder / f"{name}.svg")
+    style.save(folder / "soak.svg", functools.partial(soak.draw, (results / "soak.txt").read_text()))
+    print(folder / "soak.svg")
     return 0
 
 

@@ -43,7 +43,7 @@ def ensure(kernel, covered=False):
         wanted = state(kernel, folders)
         record = target / "state.json"
         if not record.exists() or json.loads(record.read_text()) != wanted:
-            make(kernel, target, folders, wanted, record, ["KCFLAGS=-fsanitize-coverage=trace-pc"] if covered else [])
+            make(kernel, target, folders, wanted, record, ["KCFLAGS=-fsanitize-coverage=trace-pc -g"] if covered else [])
     return target, [target / name for name in json.loads((target / "order.json").read_text())]
 
 
