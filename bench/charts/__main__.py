@@ -27,6 +27,8 @@ CHARTS: tuple[tuple[str, str, str, Callable[[Result], Figure]], ...] = (
     ("peers-many", "compare-peers-many", "compare", bars.compare),
     ("peers-few", "compare-peers-few", "compare", bars.compare),
 )
+# What tests/soak/run printed; a soak is a test, so that its figures lie with it.
+SOAK = pathlib.Path(__file__).parents[2] / "tests" / "soak" / "figures.txt"
 
 
 def main(results: pathlib.Path, folder: pathlib.Path) -> int:
@@ -37,7 +39,7 @@ def main(results: pathlib.Path, folder: pathlib.Path) -> int:
             continue
         style.save(folder / f"{name}.svg", functools.partial(draw, read(path, bench)))
         print(folder / f"{name}.svg")
-    style.save(folder / "soak.svg", functools.partial(soak.draw, (results / "soak.txt").read_text()))
+    style.save(folder / "soak.svg", functools.partial(soak.draw, SOAK.read_text()))
     print(folder / "soak.svg")
     return 0
 

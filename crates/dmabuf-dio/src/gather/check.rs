@@ -66,7 +66,9 @@ pub(super) fn check(pieces: &[Piece], bounds: &Bounds) -> Result<Checked> {
         return Err(Error::Setting { name: "pieces", value: pieces.len() as u64, need });
     }
     let Bounds { buffer, rules, .. } = *bounds;
-    let (spare, top) = (&bounds.spare, largest_end(rules));
+    // An empty range is in no piece, wherever it is.
+    let spare = if bounds.spare.is_empty() { 0..0 } else { bounds.spare.clone() };
+    let top = largest_end(rules);
     let (mut asides, mut bytes, mut last_end) = (0, 0_u64, 0);
     let (mut ascending, mut previous, mut previous_end) = (true, &Piece::default(), 0);
     // This runs for every piece, so the details of a bad one are determined later.
@@ -87,7 +89,7 @@ pub(super) fn check(pieces: &[Piece], bounds: &Bounds) -> Result<Checked> {
     if let Some(number) = bad {
         let piece = &pieces[number];
         if ends(piece, top, buffer).is_some() {
-            return Err(Error::PieceInSpare { number, spare: spare.clone() });
+            return Err(Error::PieceInSpare { number, spare });
         }
         return Err(refuse(number, piece, top, buffer));
     }
@@ -187,6 +189,15 @@ mod tests {
         let found = check(&given, &bounds).expect("fit");
         assert!(matches!(found.order, Order::Given));
         assert_eq!((found.asides, found.bytes, found.end), (2, 1035, 9010));
+    }
+
+    #[test]
+    fn empty_spare_range_is_in_no_piece() {
+        let pieces = [piece((0, 0, 4096))];
+        let bounds = Bounds { buffer: 65_536, spare: 512..512, rules: RULES };
+        assert!(check(&pieces, &bounds).is_ok());
+        let bounds = Bounds { spare: 512..1024, ..bounds };
+        assert!(matches!(check(&pieces, &bounds), Err(Error::PieceInSpare { number: 0, .. })));
     }
 
     #[test]

@@ -171,8 +171,9 @@ impl<'p> Plan<'p> {
         match Verdict::of(result, request.group.len, direct) {
             Verdict::Whole => {}
             Verdict::Nothing => self.end_of_file(request, file),
-            // Short reads may occur anywhere. At a known end of the file no retry is needed.
-            Verdict::Rest(moved) if moved > 0 && file + moved >= self.end => {
+            // Short reads may occur anywhere. At a known end of the file no retry is needed;
+            // beyond it, the file has grown and its end is not known.
+            Verdict::Rest(moved) if moved > 0 && file + moved == self.end => {
                 self.end_of_file(request, file + moved);
             }
             Verdict::Rest(moved) => self.again.push_back(after(request, moved)),
@@ -376,6 +377,17 @@ mod tests {
         // The file's end at the start of the call is known, so no request is needed there.
         let (made, outcome) = run(&[(END - 100 - 412, 0, 4096)], |_| None);
         assert_eq!((made.len(), outcome.exceptions.len()), (1, 1));
+    }
+
+    #[test]
+    fn short_reads_of_a_grown_file_are_continued() {
+        let mut count = 0;
+        let (made, outcome) = run(&[(END - 512, 0, 4096)], |request| {
+            count += 1;
+            Some(if count == 1 { 1024 } else { request.group.len as i64 })
+        });
+        assert_eq!((made.len(), outcome.exceptions.len()), (2, 0));
+        assert_eq!(outcome.counts.moved, 4096);
     }
 
     #[test]
