@@ -72,8 +72,9 @@ torture-proof: deps ## let the campaign find defects that are put into the modul
 	tests/torture/prove
 
 .PHONY: coverage
-coverage: programs ## which lines of the module its tests reach, in guests (half an hour, needs 7.3-series-debug)
+coverage: programs series-programs ## which lines of the module and of the series their tests reach, in guests (an hour; builds two kernels)
 	tests/coverage/run --lines
+	tests/coverage/series --lines
 
 SOAK_MINUTES ?= 18
 .PHONY: soak

@@ -14,14 +14,15 @@ from .paths import VM, lock
 STAMP = "dmabuf-dio.stamp"
 
 
-def ensure(label, tree, names, arch):
-    """The build directory of a kernel, with its image and the files that module builds need."""
+def ensure(label, tree, names, arch, variables=()):
+    """The build directory of a kernel, with its image and the files that module builds need. `variables` are kbuild's."""
     # In the tree, so that kbuild uses relative names, and ccache finds results of another tree
     directory = tree.path / f"build-{label}"
     paths = list(fragments(names, arch))
     digest = hashlib.sha256(tree.identity.encode())
     for path in paths:
         digest.update(path.read_bytes())
+    digest.update(" ".join(variables).encode())
     wanted = digest.hexdigest()
     stamp = directory / STAMP
     with lock(f"{tree.path.name}-{directory.name}"):
@@ -29,7 +30,7 @@ def ensure(label, tree, names, arch):
             directory.mkdir(exist_ok=True)
             stamp.unlink(missing_ok=True)
             configure(tree.path, directory, paths, arch)
-            compile_kernel(label, tree.path, directory, arch)
+            compile_kernel(label, tree.path, directory, arch, variables)
             stamp.write_text(wanted)
     return directory
 
@@ -87,11 +88,11 @@ def check(config, paths):
         raise Failure("these options have no effect in the kernel configuration:\n" + "\n".join(wrong))
 
 
-def compile_kernel(label, source, directory, arch):
+def compile_kernel(label, source, directory, arch, variables):
     jobs = os.cpu_count() or 1
     log = directory / "build.log"
     log.unlink(missing_ok=True)
     say(f"building Linux {label} with {jobs} jobs, log: {log}")
     # kbuild takes the last part of the image's path for a target.
     targets = [Path(arch.image).name, "modules"]
-    run_logged(f"Linux {label}", [*make(source, directory, arch), f"-j{jobs}", *targets], log)
+    run_logged(f"Linux {label}", [*make(source, directory, arch), *variables, f"-j{jobs}", *targets], log)

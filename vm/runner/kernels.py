@@ -44,6 +44,7 @@ class Recipe:
     """How a kernel is built: its source and its configuration, the names of files in configs/."""
     source: Source | Series
     fragments: list
+    variables: tuple = ()    # of kbuild
 
     def with_pages(self, size):
         return Recipe(self.source, [*self.fragments, size])
@@ -52,6 +53,8 @@ class Recipe:
 CHECKED = ["remote", "debug", "encrypted"]
 ALONE = ["guest", "7.3", "series"]
 SERIES = Recipe(SERIES_7_3, [*ALONE, "file-io"])
+# gcov counts the lines of the files that the patches change.
+GCOV = tuple(f"GCOV_PROFILE_{Path(name).stem}.o=y" for name in SERIES_7_3.sources())
 SERIES_DEBUG = Recipe(SERIES_7_3, [*SERIES.fragments, *CHECKED])
 BUILT = {
     "amd64": {
@@ -64,7 +67,9 @@ BUILT = {
         "7.3-series-debug": SERIES_DEBUG,
         # To measure what indirect calls cost
         "7.3-series-retpoline": Recipe(SERIES_7_3, [*SERIES.fragments, "retpoline"]),
-        # With all fixes of the series, which are five patch sets
+        # For tests/coverage/series
+        "7.3-series-coverage": Recipe(SERIES_7_3, [*SERIES.fragments, "remote", "coverage", "encrypted"], GCOV),
+        # With all fixes of the series, which are seven patch sets
         "7.3-fixes": Recipe(FIXES_7_3, [*ALONE, "encrypted"]),
         # One piece of the series, with the parts of other pieces that it needs
         "7.3-copy-file-range": Recipe(ALONE_7_3["copy-file-range"], SERIES.fragments),
@@ -112,7 +117,7 @@ def ensure(name, arch=AMD64):
     if name in prebuilt.names(arch):
         return debian(name, arch)
     recipe = BUILT[arch.name][name]
-    directory = build.ensure(label(name, arch), recipe.source.ensure(), recipe.fragments, arch)
+    directory = build.ensure(label(name, arch), recipe.source.ensure(), recipe.fragments, arch, recipe.variables)
     release = (directory / "include/config/kernel.release").read_text().strip()
     return Kernel(name, release, directory / arch.image, directory, debug="debug" in name, arch=arch)
 

@@ -27,6 +27,11 @@ class Series:
         return [path for pattern in self.patterns for path in sorted((REPO / "kernel").glob(pattern))
                 if path.suffix == ".patch" and not path.name.startswith("0000")]
 
+    def sources(self):
+        """The C files of the kernel that the patches change, without its tests."""
+        changed = {name for path in self.patches() for name in re.findall(r"^\+\+\+ b/(.*\.c)$", path.read_text(), re.M)}
+        return sorted(name for name in changed if not name.startswith("tools/"))
+
     def ensure(self):
         tree = self.base.ensure()
         patches = self.patches()
@@ -61,7 +66,7 @@ def pieces():
 
 
 # Fixes of the series, a folder for each mail
-FIXES = ("usb", "iio", "udmabuf", "xfs-iomap", "block")
+FIXES = ("usb", "iio", "udmabuf", "xfs-iomap", "block", "ext4", "f2fs")
 PLAIN_7_3 = Series([], source.LINUX_7_3, "linux-plain")
 FIXES_7_3 = Series([f"series/{name}/*" for name in FIXES], source.LINUX_7_3, "linux-fixes")
 ALL = [f"series/{name}/*" for name in pieces()]

@@ -149,7 +149,7 @@ impl World<'_> {
     fn allocate(&mut self, call: &Call) -> Answer {
         self.shared.changed.store(true, Relaxed);
         let length = call.get("length").min(ALLOCATED);
-        // ext4 of 7.3 leaves old bytes in the page cache: tests/fuzz/ext4-zero-range.py.
+        // ext4 of 7.3 leaves old bytes in the page cache: kernel/series/ext4.
         let zero_range = libc::FALLOC_FL_ZERO_RANGE as u64;
         let (fd, mode) = (self.fd(call, "fd") as u64, call.get("mode") & !zero_range);
         system::call(libc::SYS_fallocate, [fd, mode, call.get("at"), length, 0, 0])

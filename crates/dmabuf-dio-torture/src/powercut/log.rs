@@ -2,9 +2,12 @@
 //! The log of `drivers/md/dm-log-writes.c`: what a disk was told, in the order in which it became
 //! durable, with marks.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+
+use crate::mapper::SECTOR;
 
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const FLUSH: u64 = 1;
@@ -27,6 +30,13 @@ pub(crate) struct Entry {
     pub(crate) length: u64,
     /// Where the data is in the log, in bytes.
     data: u64,
+}
+
+impl Entry {
+    /// Whether both are of some byte.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.at < other.at + other.length && other.at < self.at + self.length
+    }
 }
 
 /// A log that nobody writes any more.
@@ -72,6 +82,34 @@ impl Log {
         }
         Ok(bytes)
     }
+
+    /// Fails if a disk on which all was written has something else than the log: a log that is not in order
+    /// is of no use.
+    pub(crate) fn compare(&self, disk: &Path) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", disk.display());
+        let mut newest = BTreeMap::new();
+        for entry in &self.entries {
+            for at in (entry.at..entry.at + entry.length).step_by(SECTOR as usize) {
+                newest.insert(at, entry);
+            }
+        }
+        let disk = File::open(disk).map_err(failed)?;
+        let (mut logged, mut there) = ([0; SECTOR as usize], [0; SECTOR as usize]);
+        for (at, entry) in newest {
+            logged.fill(0);
+            if !entry.discard {
+                let read = self.file.read_exact_at(&mut logged, entry.data + (at - entry.at));
+                read.map_err(|error| format!("the log of writes: {error}"))?;
+            }
+            disk.read_exact_at(&mut there, at).map_err(failed)?;
+            if logged != there {
+                return Err(format!(
+                    "the log of writes is not in order: the disk differs at {at:#x}"
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// An entry, and how much data follows it.
@@ -113,5 +151,12 @@ mod tests {
         // A discard has a length, and no data in the log.
         let (entry, data) = decode(&encoded([8, 2, DISCARD, 0], ""), 512, 1024);
         assert_eq!((entry.length, data), (1024, 0));
+    }
+
+    #[test]
+    fn entries_meet_in_a_byte() {
+        let entry = |sector| decode(&encoded([sector, 2, 0, 0], ""), 512, 1024).0;
+        assert!(entry(8).meets(&entry(9)) && entry(9).meets(&entry(8)));
+        assert!(!entry(8).meets(&entry(10)) && !entry(10).meets(&entry(8)));
     }
 }

@@ -86,13 +86,16 @@ fn work(place: &Place, args: &Args, random: Random) -> Result<Vec<State>, String
     device.load(&[Target { start: 0, length, kind: "log-writes", arguments }])?;
     args.kind.make(&device.path)?;
     let mounted = args.kind.mount(&device.path, &place.at)?;
-    let mut work = Work::start(&place.at, &device, random)?;
+    let mut work = Work::start(args.kind, &place.at, &device, random)?;
     for _ in 0..OPERATIONS {
         work.step()?;
     }
     work.check().map_err(|why| format!("before any cut: {why}"))?;
     let states = std::mem::take(&mut work.states);
     mounted.unmount()?;
+    // dm-log-writes logs what was not flushed when it ends, and before what it has not logged yet.
+    let disk = File::open(&device.path).and_then(|disk| disk.sync_all());
+    disk.map_err(|error| format!("{}: {error}", device.path.display()))?;
     Ok(states)
 }
 
@@ -107,6 +110,7 @@ fn round(
     zero(&place.disk, args.kind.size)?;
     let states = work(place, args, Random::of_round(args.seed, number))?;
     let log = Log::read(&place.log)?;
+    log.compare(&place.used)?;
     let disk = File::options().read(true).write(true).open(&place.disk);
     let disk = disk.map_err(|error| format!("{}: {error}", place.disk.display()))?;
     if args.verbose {
@@ -152,6 +156,7 @@ fn campaign(place: &Place, args: &Args) -> bool {
         println!("{name} {count:8} {what}");
     }
     println!("{name} {:8} writes lost, {} temporary names", tally.lost, tally.partials);
+    println!("{name} {:8} rounds ended early", tally.unordered);
     let (points, rounds, seconds) = (tally.points, number - args.first, start.elapsed().as_secs());
     println!("ok {name} seed={seed} rounds={rounds} points={points} seconds={seconds}");
     true

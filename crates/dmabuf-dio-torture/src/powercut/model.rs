@@ -14,8 +14,9 @@ pub(crate) enum Form {
     /// What is durable, and ranges that were written since: of them each byte is the old or the new
     /// one, and between the old end and the new one also zero.
     Bytes { base: Rc<Vec<u8>>, layers: Vec<(usize, Rc<Vec<u8>>)> },
-    /// A beginning of these bytes.
-    PrefixOf(Rc<Vec<u8>>),
+    /// A beginning of these bytes. From a place on each byte may also be zero: what went through the
+    /// page cache may not have been written back when the length was.
+    PrefixOf(Rc<Vec<u8>>, usize),
 }
 
 impl Form {
@@ -34,7 +35,7 @@ impl Form {
     /// What the file has now.
     pub(crate) fn now(&self) -> Vec<u8> {
         let (base, layers) = match self {
-            Self::PrefixOf(bytes) => return bytes.to_vec(),
+            Self::PrefixOf(bytes, _) => return bytes.to_vec(),
             Self::Bytes { base, layers } => (base, layers),
         };
         let mut bytes = base.to_vec();
@@ -73,10 +74,17 @@ impl Form {
 
     fn admits(&self, bytes: &[u8]) -> Result<(), String> {
         let (base, layers) = match self {
-            Self::PrefixOf(whole) if whole.starts_with(bytes) => return Ok(()),
-            Self::PrefixOf(whole) => {
-                let same = whole.iter().zip(bytes).take_while(|(one, other)| one == other).count();
-                return Err(format!("no prefix from byte {same:#x} on, of {} bytes", bytes.len()));
+            Self::PrefixOf(whole, _) if bytes.len() > whole.len() => {
+                return Err(format!("{} bytes in place of {} at most", bytes.len(), whole.len()));
+            }
+            Self::PrefixOf(whole, sure) => {
+                let bad = |at: &usize| bytes[*at] != whole[*at] && (bytes[*at] != 0 || at < sure);
+                let mut wrong = (0..bytes.len()).filter(bad);
+                let Some(first) = wrong.next() else { return Ok(()) };
+                let (count, byte) = (wrong.count() + 1, bytes[first]);
+                return Err(format!(
+                    "no prefix: {count} wrong bytes, the first at {first:#x}: {byte:#04x}"
+                ));
             }
             Self::Bytes { base, .. } if **base == *bytes => return Ok(()),
             Self::Bytes { base, layers } => (base, layers),
@@ -202,9 +210,13 @@ mod tests {
 
     #[test]
     fn prefixes_are_prefixes() {
-        let form = Form::PrefixOf(Rc::new(vec![1, 2, 3]));
-        assert!(form.admits(&[]).is_ok() && form.admits(&[1, 2]).is_ok());
-        assert!(form.admits(&[1, 0]).is_err() && form.admits(&[1, 2, 3, 4]).is_err());
+        let form = Form::PrefixOf(Rc::new(vec![1, 2, 3]), 2);
+        for good in [&[][..], &[1, 2], &[1, 2, 3], &[1, 2, 0]] {
+            assert_eq!(form.admits(good), Ok(()), "{good:?}");
+        }
+        for bad in [&[1, 0][..], &[1, 2, 4], &[1, 2, 3, 4]] {
+            assert!(form.admits(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Tally {
     pub(crate) partials: usize,
     /// Writes that were lost at points, as a whole or in part.
     pub(crate) lost: u64,
+    /// Rounds that ended early, as their log does not say which of two writes is newer.
+    pub(crate) unordered: u64,
 }
 
 /// Where and how a log is replayed.
@@ -80,6 +82,10 @@ impl Replay<'_> {
                 if !(begins && place > 0 && log.entries[place - 1].mark.is_some()) {
                     self.point(log, &pending, 0, mark, "mark", place)?;
                 }
+            } else if pending.iter().any(|before| before.fua && before.meets(entry)) {
+                // dm-log-writes logs what is written by FUA at once, and other writes with the next flush.
+                self.tally.unordered += 1;
+                break;
             } else {
                 pending.push(entry);
                 let keep = self.random.in_range(0..5);

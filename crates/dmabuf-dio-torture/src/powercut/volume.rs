@@ -17,6 +17,9 @@ pub(crate) struct Kind {
     /// Writes all that it writes now, not when the file system is first used.
     options: &'static [&'static str],
     mount: &'static str,
+    /// Of what was written by `O_DIRECT`, the data is durable before the length. f2fs writes both, and
+    /// then flushes once.
+    pub(crate) is_ordered: bool,
 }
 
 pub(crate) const KINDS: [Kind; 4] = [
@@ -25,15 +28,29 @@ pub(crate) const KINDS: [Kind; 4] = [
         size: 64 << 20,
         options: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
         mount: "noinit_itable",
+        is_ordered: true,
     },
     Kind {
         name: "xfs",
         size: 64 << 20,
         options: &["-q", "-f", "-K", "-l", "size=8m"],
         mount: "nouuid",
+        is_ordered: true,
     },
-    Kind { name: "f2fs", size: 96 << 20, options: &["-q", "-f", "-t", "0"], mount: "" },
-    Kind { name: "btrfs", size: 128 << 20, options: &["-q", "-f", "-K", "-M"], mount: "" },
+    Kind {
+        name: "f2fs",
+        size: 96 << 20,
+        options: &["-q", "-f", "-t", "0"],
+        mount: "",
+        is_ordered: false,
+    },
+    Kind {
+        name: "btrfs",
+        size: 128 << 20,
+        options: &["-q", "-f", "-K", "-M"],
+        mount: "",
+        is_ordered: true,
+    },
 ];
 
 impl Kind {

@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::mapper::Mapped;
 use crate::pages::{PAGE, stamp};
 use crate::powercut::model::{Allowed, Form, State};
+use crate::powercut::volume;
 use crate::random::Random;
 use crate::transfer::{copy_call, module_call};
 
@@ -24,6 +25,7 @@ const LONGEST: u64 = 160 << 10;
 
 /// A folder on the disk that is logged, and its model.
 pub(crate) struct Work<'a> {
+    kind: &'static volume::Kind,
     folder: PathBuf,
     device: &'a Mapped,
     random: Random,
@@ -61,13 +63,18 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + '_ {
 
 impl<'a> Work<'a> {
     /// An empty folder, which is durable.
-    pub(crate) fn start(at: &Path, device: &'a Mapped, random: Random) -> Result<Self, String> {
+    pub(crate) fn start(
+        kind: &'static volume::Kind,
+        at: &Path,
+        device: &'a Mapped,
+        random: Random,
+    ) -> Result<Self, String> {
         let folder = at.join("work");
         std::fs::create_dir(&folder).map_err(failed("mkdir"))?;
         let place = File::open(at).map_err(failed("open"))?;
         rustix::fs::syncfs(&place).map_err(failed("syncfs"))?;
         let (now, states) = (State::default(), Vec::new());
-        let mut work = Self { folder, device, random, now, stamps: 0, states };
+        let mut work = Self { kind, folder, device, random, now, stamps: 0, states };
         work.mark("the start", false)?;
         Ok(work)
     }
@@ -285,6 +292,16 @@ impl<'a> Work<'a> {
         })
     }
 
+    /// f2fs without the patch in kernel/series/f2fs flushes the disk after asynchronous direct writes only if
+    /// something else of the file has changed, too.
+    fn touch_on_f2fs(&self, file: &File) -> Outcome {
+        let fixed = std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default().contains("series");
+        if self.kind.name != "f2fs" || fixed {
+            return Ok(());
+        }
+        file.set_modified(std::time::SystemTime::now()).map_err(failed("futimens"))
+    }
+
     fn written(
         &mut self,
         call: &str,
@@ -314,6 +331,7 @@ impl<'a> Work<'a> {
             let file = options.read(true).write(true).custom_flags(flags).open(work.path(name));
             let file = file.map_err(failed("open"))?;
             make(&file)?;
+            work.touch_on_f2fs(&file)?;
             match synchronise {
                 1 => file.sync_all().map_err(failed("fsync")),
                 2 => file.sync_data().map_err(failed("fdatasync")),
@@ -354,27 +372,22 @@ impl<'a> Work<'a> {
         let turn = File::create(std::env::temp_dir().join("powercut-turn"));
         let turn = turn.map_err(failed("a lock"))?;
         flock(&turn, FlockOperation::LockExclusive).map_err(failed("a lock"))?;
-        let frames = self.random.in_range(500..12_000);
+        // Small blocks go through the page cache.
+        let direct = self.random.one_in(2);
+        let block = if direct { 128 << 10 } else { 16 << 10 };
+        let frames = self.random.in_range(500..12_000) * if direct { 4 } else { 1 };
         let bytes: Vec<u8> = (0..frames).flat_map(u64::to_le_bytes).collect();
         self.stamps += 1;
         let name = format!("capture-{}", self.stamps);
-        let prefix = Form::PrefixOf(Rc::new(bytes.clone()));
+        // What does not fill a block of the disk does so, too.
+        let sure = if direct && self.kind.is_ordered { bytes.len() / 4096 * 4096 } else { 0 };
+        let prefix = Form::PrefixOf(Rc::new(bytes.clone()), sure);
         let during = Allowed { absent: true, forms: vec![prefix] };
-        let what = format!("capture {frames} frames to {name}");
+        let what = format!("capture {frames} frames to {name}, direct {direct}");
         self.durably(&name, during, Allowed::only(Form::exactly(bytes)), &what, |work| {
             let capture = Command::new("dmabuf-dio")
-                .args([
-                    "capture",
-                    "stream-adc",
-                    "--rate",
-                    "0",
-                    "--block-size",
-                    "16K",
-                    "--blocks",
-                    "8",
-                ])
-                .arg("--samples")
-                .arg(frames.to_string())
+                .args(["capture", "stream-adc", "--rate", "0", "--blocks", "8"])
+                .args(["--block-size", &block.to_string(), "--samples", &frames.to_string()])
                 .arg("--to")
                 .arg(work.path(&name))
                 .output();

@@ -9,7 +9,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{
+    self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps,
+};
 use rustix::io::Errno as Os;
 
 use crate::direction::Direction;
@@ -108,6 +110,7 @@ impl Target {
             fs::ftruncate(self.file.fd(), length)
                 .map_err(|errno| failed(&self.file.path, "set its length", errno))?;
         }
+        self.touch_on_f2fs();
         rustix::io::retry_on_intr(|| fs::fdatasync(self.file.fd()))
             .map_err(|errno| failed(&self.file.path, "make it durable", errno))?;
         if self.file.is_direct() {
@@ -120,6 +123,21 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// Without another change f2fs does not flush the disk after direct writes that were asynchronous: only
+    /// those that it waited for set `FI_UPDATE_WRITE` (`f2fs_dio_write_iter()` up to Linux 7.3).
+    fn touch_on_f2fs(&self) {
+        /// `include/uapi/linux/magic.h`
+        const F2FS: u32 = 0xf2f5_2010;
+        if fs::fstatfs(self.file.fd()).is_ok_and(|stat| stat.f_type as u32 == F2FS) {
+            let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+            let times = Timestamps {
+                last_access: time(fs::UTIME_OMIT),
+                last_modification: time(fs::UTIME_NOW),
+            };
+            let _ = fs::futimens(self.file.fd(), &times);
+        }
     }
 
     /// Closes the file and gives it its final name, durably.
