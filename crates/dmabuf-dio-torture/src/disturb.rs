@@ -15,8 +15,9 @@ use crate::world::World;
 /// One round of it.
 type Action = Box<dyn FnMut() + Send>;
 
-/// How many there are.
+/// How many there are, of which the last are drawn by `plan/faults.rs` only.
 pub(crate) const KINDS: u64 = 8;
+pub(crate) const HOTPLUG: u64 = 8;
 
 fn write(path: &str, text: &str) {
     let _ = std::fs::write(path, text);
@@ -88,6 +89,13 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
                 libc::waitpid(child, std::ptr::null_mut(), 0);
             }
         }),
+        HOTPLUG => {
+            let file = world.machine.processor.clone()?;
+            Box::new(move || {
+                let _ = std::fs::write(&file, "0");
+                let _ = std::fs::write(&file, "1");
+            })
+        }
         _ => return None,
     })
 }
@@ -97,7 +105,10 @@ pub(crate) fn beside<T>(world: &World<'_>, call: impl FnOnce() -> T) -> T {
     let Some(mut action) = world.beside.and_then(|beside| action(world, beside)) else {
         return call();
     };
-    world.machine.did("transfer that was disturbed");
+    world.machine.did(match world.beside {
+        Some((HOTPLUG, _)) => "transfer beside CPU hotplug",
+        _ => "transfer that was disturbed",
+    });
     let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
