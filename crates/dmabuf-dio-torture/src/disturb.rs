@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dmabuf_dio_sys::dio;
 use dmabuf_dio_sys::dmabuf::{Access, begin_cpu_access, end_cpu_access};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use crate::fault::keep_signals_away;
+use crate::machine::online;
 use crate::mapping::{COLLAPSE, Mapping, PAGE_OUT};
 use crate::pages::PAGE;
 use crate::world::World;
@@ -90,7 +93,7 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
             }
         }),
         HOTPLUG => {
-            let file = world.machine.processor.clone()?;
+            let file = online(world.machine.processor?);
             Box::new(move || {
                 let _ = std::fs::write(&file, "0");
                 let _ = std::fs::write(&file, "1");
@@ -98,6 +101,25 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
         }
         _ => return None,
     })
+}
+
+/// Moves this thread to a processor; drops it back to all.
+struct On(CpuSet);
+
+impl On {
+    fn processor(number: usize) -> Option<Self> {
+        let before = sched_getaffinity(None).ok()?;
+        let mut one = CpuSet::new();
+        one.set(number);
+        sched_setaffinity(None, &one).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for On {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
+    }
 }
 
 /// Makes a call while another thread does what was ordered.
@@ -109,10 +131,17 @@ pub(crate) fn beside<T>(world: &World<'_>, call: impl FnOnce() -> T) -> T {
         Some((HOTPLUG, _)) => "transfer beside CPU hotplug",
         _ => "transfer that was disturbed",
     });
+    // The call begins on the processor that is about to go offline.
+    let hotplug = matches!(world.beside, Some((HOTPLUG, _)));
+    let on = world.machine.processor.filter(|_| hotplug).and_then(On::processor);
     let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             keep_signals_away();
+            if let Some(On(all)) = &on {
+                let _ = sched_setaffinity(None, all);
+            }
+            begun.store(hotplug, Ordering::Release);
             while !over.load(Ordering::Acquire) {
                 action();
                 begun.store(true, Ordering::Release);

@@ -31,8 +31,8 @@ pub(crate) struct Machine {
     pub(crate) fences: bool,
     /// Control groups of version 2
     pub(crate) groups: bool,
-    /// A processor that can go offline, its file in sysfs
-    pub(crate) processor: Option<PathBuf>,
+    /// A processor that can go offline
+    pub(crate) processor: Option<usize>,
     /// `/proc/thread-self/fail-nth`
     pub(crate) fail_nth: bool,
     /// What was done, and how often.
@@ -77,11 +77,14 @@ impl Machine {
     }
 }
 
+/// Its file in sysfs
+pub(crate) fn online(processor: usize) -> String {
+    format!("/sys/devices/system/cpu/cpu{processor}/online")
+}
+
 /// The last one, if it can.
-fn processor() -> Option<PathBuf> {
-    let all = std::fs::read_dir("/sys/devices/system/cpu").ok()?;
-    let files = all.flatten().map(|entry| entry.path().join("online"));
-    files.filter(|file| std::fs::write(file, "1").is_ok()).max()
+fn processor() -> Option<usize> {
+    (1..64).rev().find(|number| std::fs::write(online(*number), "1").is_ok())
 }
 
 /// Reserves as many as all memfds and buffers of a round may have.

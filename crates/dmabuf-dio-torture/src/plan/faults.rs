@@ -101,11 +101,19 @@ impl Sketch {
 
     /// A processor goes offline and comes back while transfers run.
     fn hotplug(&mut self) {
-        self.anew();
-        for _ in 0..3 {
+        let (buf, pages) = self.anew();
+        for turn in 0..4 {
+            let (direct, file) = (self.random.in_range(0..2), 0);
+            self.ops.push(Op::FileUncache { file });
             self.ops.push(Op::Beside { kind: HOTPLUG, place: 0 });
-            let next = self.random.pick(&[Load, Read, Read, Write, Slot]);
-            self.draw(next);
+            if turn < 2 {
+                // Takes long.
+                let (at, offset, length, chunk, depth) = (0, 0, pages * P, P, 1);
+                self.ops.push(Op::Read { buf, file, at, offset, length, chunk, depth, direct });
+            } else {
+                let next = self.random.pick(&[Load, Read, Write, Slot]);
+                self.draw(next);
+            }
         }
     }
 
