@@ -3,7 +3,6 @@
 //! groups, or stop signals.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 
 use crate::control::{Group, leave};
@@ -42,7 +41,7 @@ impl Freezer {
             ),
             None => None,
         };
-        let (mut begins, mut begun) = std::io::pipe().map_err(failed)?;
+        let (begins, begun) = rustix::pipe::pipe().map_err(|errno| failed(errno.into()))?;
         let parent = rustix::process::getpid().as_raw_nonzero().get();
         // Threads may run: the child makes system calls only.
         let still = |state: &Option<File>, still: bool| {
@@ -59,7 +58,7 @@ impl Freezer {
         // SAFETY: see above.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let _ = begins.read(&mut [0]);
+            let _ = rustix::io::read(&begins, &mut [0]);
             for _ in 0..TIMES {
                 // SAFETY: takes a number.
                 unsafe { libc::usleep(microseconds) };
@@ -77,7 +76,7 @@ impl Freezer {
         let freezer = Self { child, group };
         // The child stays outside. It begins, and so ends, in any case.
         let entered = freezer.group.as_ref().map_or(Ok(()), Group::enter);
-        begun.write_all(b"x").map_err(failed)?;
+        rustix::io::write(&begun, b"x").map_err(|errno| failed(errno.into()))?;
         entered.map(|()| freezer)
     }
 }

@@ -160,6 +160,14 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::DeviceWrite { device, at, length, stamp } => { device::write(world, device, at, length, stamp); Ok(()) }
         Op::DeviceDrop { device } => device::drop_device(world, device),
 
+        _ => fault(world, op),
+    }
+}
+
+/// What happens to the machine, or during the next operations.
+#[rustfmt::skip]
+fn fault(world: &mut World<'_>, op: &Op) -> Outcome {
+    match *op {
         Op::Break { at, length } => {
             if let Some(file) = world.file(DISK) {
                 if world.broken(DISK).is_empty() {
@@ -184,6 +192,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
             if world.machine.fail_nth { world.armed = Armed::FailEach; }
             Ok(())
         }
+        _ => Err("nobody runs this operation".into()),
     }
 }
 
