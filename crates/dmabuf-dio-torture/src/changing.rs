@@ -167,6 +167,9 @@ pub(crate) fn read(
         module_call(context, file.fd(span.direct), range, shape, dio::read)
     })?;
     world.machine.did("READ of a file that changes");
+    if moved.done < span.length && moved.errno.is_none() {
+        world.machine.did("READ that a cut ended");
+    }
     ended(moved, span, cut, file.is_direct(span.direct))?;
     let Some(seen) = buffer.seen()? else { return Ok(()) };
     let start = span.offset as usize;

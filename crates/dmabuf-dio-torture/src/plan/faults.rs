@@ -169,11 +169,15 @@ impl Sketch {
         let (buf, pages) = self.anew();
         for _ in 0..3 {
             let file = self.random.in_range(0..2);
-            let (at, offset, length) = self.span(file, pages * P);
-            let length = length.min((pages * P).saturating_sub(at)).max(1);
+            let (mut at, mut offset, mut length) = self.span(file, pages * P);
+            let (kind, (mut chunk, mut depth)) = (self.random.in_range(0..2), self.shape());
+            if !self.random.one_in(3) {
+                // Takes long.
+                (at, offset, length, chunk, depth) = (0, 0, pages * P, P, 1);
+            }
+            length = length.min((pages * P).saturating_sub(at)).max(1);
             let direct = self.random.in_range(0..2);
             let to = self.random.in_range(0..pages * P);
-            let (kind, (chunk, depth)) = (self.random.in_range(0..2), self.shape());
             self.ops.push(match self.random.in_range(0..5) {
                 0 | 1 => Op::ChangedRead {
                     buf,
