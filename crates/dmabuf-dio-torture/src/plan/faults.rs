@@ -43,7 +43,27 @@ impl Sketch {
         self.ops.push(Op::Heal {});
         self.whole_file(0, pages);
         self.whole_file(1, pages);
-        (self.heap(pages), pages)
+        if self.random.one_in(2) {
+            return (self.heap(pages), pages);
+        }
+        let buf = self.random.in_range(0..BUFFERS as u64);
+        let (file, at, length, chunk, depth, gather) = (0, 0, pages * P, 0, 0, 0);
+        let (direct, writable, other) = (1, 1, 0);
+        self.buffers[buf as usize] = Some(pages);
+        self.ops.push(Op::Load {
+            buf,
+            file,
+            at,
+            length,
+            chunk,
+            depth,
+            gather,
+            direct,
+            writable,
+            other,
+        });
+        self.ops.push(Op::Attach { buf });
+        (buf, pages)
     }
 
     /// The process stands still in the middle of calls of many small requests.
