@@ -19,8 +19,8 @@
 
 /*
  * A buffer that is being loaded. If a signal interrupts the call, this stays
- * with the context, and repeating the call continues it. After a stop or a
- * freeze the call is restarted automatically.
+ * with the context, and repeating the call continues it, also after a stop or
+ * a freeze.
  */
 struct dbx_load {
 	struct file *file;		/* referenced, for comparison */

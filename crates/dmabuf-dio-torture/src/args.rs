@@ -11,12 +11,14 @@ pub(crate) const USAGE: &str = "usage: dmabuf-dio-torture [OPTION...] [--replay 
   --json          say the end of a campaign as a line of JSON
   --no-shrink     print the sequence that failed as it is
   --verbose       print the number of each round before it
+  --faults        faults of the machine and of files only, which else end some rounds
   --print N       print the operations of a round, and run nothing
   --folder PATH   where files are made (default: the current folder)
   --replay FILE   run kept sequences
 'powercut', 'fuzz' and 'soak' as the first word have options of their own";
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // independent of each other
 pub(crate) struct Args {
     pub(crate) seed: u64,
     pub(crate) minutes: u64,
@@ -25,6 +27,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
     pub(crate) shrink: bool,
     pub(crate) verbose: bool,
+    pub(crate) faults: bool,
     pub(crate) print: Option<u64>,
     pub(crate) folder: PathBuf,
     pub(crate) replay: Vec<PathBuf>,
@@ -40,6 +43,7 @@ impl Args {
             json: false,
             shrink: true,
             verbose: false,
+            faults: false,
             print: None,
             folder: ".".into(),
             replay: Vec::new(),
@@ -57,6 +61,7 @@ impl Args {
                 "--json" => args.json = true,
                 "--no-shrink" => args.shrink = false,
                 "--verbose" => args.verbose = true,
+                "--faults" => args.faults = true,
                 "--print" => args.print = Some(number(value()?)?),
                 "--folder" => args.folder = value()?.into(),
                 "--replay" => args.replay = words.by_ref().map(PathBuf::from).collect(),

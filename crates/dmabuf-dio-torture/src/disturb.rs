@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dmabuf_dio_sys::dio;
 use dmabuf_dio_sys::dmabuf::{Access, begin_cpu_access, end_cpu_access};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use crate::fault::keep_signals_away;
+use crate::machine::online;
 use crate::mapping::{COLLAPSE, Mapping, PAGE_OUT};
 use crate::pages::PAGE;
 use crate::world::World;
@@ -15,8 +18,9 @@ use crate::world::World;
 /// One round of it.
 type Action = Box<dyn FnMut() + Send>;
 
-/// How many there are.
+/// How many there are, of which the last are drawn by `plan/faults.rs` only.
 pub(crate) const KINDS: u64 = 8;
+pub(crate) const HOTPLUG: u64 = 8;
 
 fn write(path: &str, text: &str) {
     let _ = std::fs::write(path, text);
@@ -88,8 +92,34 @@ fn action(world: &World<'_>, (kind, place): (u64, u64)) -> Option<Action> {
                 libc::waitpid(child, std::ptr::null_mut(), 0);
             }
         }),
+        HOTPLUG => {
+            let file = online(world.machine.processor?);
+            Box::new(move || {
+                let _ = std::fs::write(&file, "0");
+                let _ = std::fs::write(&file, "1");
+            })
+        }
         _ => return None,
     })
+}
+
+/// Moves this thread to a processor; drops it back to all.
+struct On(CpuSet);
+
+impl On {
+    fn processor(number: usize) -> Option<Self> {
+        let before = sched_getaffinity(None).ok()?;
+        let mut one = CpuSet::new();
+        one.set(number);
+        sched_setaffinity(None, &one).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for On {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
+    }
 }
 
 /// Makes a call while another thread does what was ordered.
@@ -97,11 +127,21 @@ pub(crate) fn beside<T>(world: &World<'_>, call: impl FnOnce() -> T) -> T {
     let Some(mut action) = world.beside.and_then(|beside| action(world, beside)) else {
         return call();
     };
-    world.machine.did("transfer that was disturbed");
+    world.machine.did(match world.beside {
+        Some((HOTPLUG, _)) => "transfer beside CPU hotplug",
+        _ => "transfer that was disturbed",
+    });
+    // The call begins on the processor that is about to go offline.
+    let hotplug = matches!(world.beside, Some((HOTPLUG, _)));
+    let on = world.machine.processor.filter(|_| hotplug).and_then(On::processor);
     let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             keep_signals_away();
+            if let Some(On(all)) = &on {
+                let _ = sched_setaffinity(None, all);
+            }
+            begun.store(hotplug, Ordering::Release);
             while !over.load(Ordering::Acquire) {
                 action();
                 begun.store(true, Ordering::Release);

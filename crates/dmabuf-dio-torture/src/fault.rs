@@ -5,6 +5,8 @@ use std::io::{Read as _, Seek as _, Write as _};
 
 use dmabuf_dio_sys::Errno;
 
+use crate::freezer;
+
 /// For the next transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Armed {
@@ -12,6 +14,8 @@ pub(crate) enum Armed {
     Nothing,
     /// A signal, after so many microseconds.
     Signal(u64),
+    /// The process stands still again and again: `freezer.rs`.
+    Freeze { microseconds: u64, stop: bool },
     /// Each of its allocations fails once.
     FailEach,
 }
@@ -21,6 +25,10 @@ pub(crate) enum Armed {
 pub(crate) enum Fault {
     None,
     Signal(u64),
+    Freeze {
+        microseconds: u64,
+        stop: bool,
+    },
     /// The nth allocation fails.
     Nth(u64),
 }
@@ -36,6 +44,7 @@ impl Fault {
                 alarm(0);
                 (result, true)
             }
+            Self::Freeze { microseconds, stop } => freezer::around(microseconds, stop, call),
             Self::Nth(nth) => {
                 let mut open = std::fs::File::options();
                 open.read(true).write(true);
@@ -59,9 +68,20 @@ impl Fault {
     /// Errors that a call may have because of it.
     pub(crate) fn excuses(self, errno: Errno) -> bool {
         match self {
-            Self::None => false,
+            // Whoever stands still continues.
+            Self::None | Self::Freeze { .. } => false,
             Self::Signal(_) => errno == Errno::INTR,
             Self::Nth(_) => errno == Errno::NOMEM,
+        }
+    }
+
+    /// Is a call that ended with EINTR after so many bytes to be continued? What makes the process
+    /// stand still leaves no call without any.
+    pub(crate) fn continues(self, done: u64) -> bool {
+        match self {
+            Self::Signal(_) => true,
+            Self::Freeze { .. } => done > 0,
+            Self::None | Self::Nth(_) => false,
         }
     }
 }
@@ -75,6 +95,7 @@ pub(crate) fn each(
     match armed {
         Armed::Nothing => attempt(Fault::None)?,
         Armed::Signal(microseconds) => attempt(Fault::Signal(microseconds))?,
+        Armed::Freeze { microseconds, stop } => attempt(Fault::Freeze { microseconds, stop })?,
         Armed::FailEach => {
             for nth in 1..500 {
                 let failed = attempt(Fault::Nth(nth));

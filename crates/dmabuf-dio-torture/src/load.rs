@@ -8,10 +8,10 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::buffer::place;
 use crate::disturb::beside;
-use crate::fault::{Armed, Fault, each};
+use crate::fault::{Armed, each};
 use crate::judge::{Moved, Span};
 use crate::mapping::Mapping;
-use crate::pages::{PAGE, is_multiple, store, zero_pages};
+use crate::pages::{PAGE, Page, is_multiple, store, zero_pages};
 use crate::transfer::{may_fail, note_errors};
 use crate::world::{Buffer, Kind, Outcome, World};
 
@@ -77,6 +77,18 @@ pub(crate) fn take(
     let source = world.file(span.file).map_or(&[][..], |file| file.range(span.at, span.length));
     let pages = zero_pages(span.length.div_ceil(PAGE as u64));
     store(&pages, 0, source);
+    put(world, at, fd, pages, kind, writable)
+}
+
+/// As `take`, with the pages' bytes.
+pub(crate) fn put(
+    world: &mut World<'_>,
+    at: u64,
+    fd: OwnedFd,
+    pages: Vec<Page>,
+    kind: Kind,
+    writable: bool,
+) -> Outcome {
     let access = fcntl_getfl(&fd).map_err(|errno| format!("F_GETFL: {errno}"))?;
     if access.contains(OFlags::RDWR) != writable {
         return Err(format!("the buffer is open as {access:?}, writable: {writable}"));
@@ -99,7 +111,8 @@ pub(crate) fn load(world: &mut World<'_>, at: u64, span: Span, shape: Shape) -> 
         let (mut span, mut shape) = (span, shape);
         let ((mut load, mut result), fired) =
             beside(world, || fault.around(|| call(world, span, shape)));
-        while matches!((&result, fault), (Err(Errno::INTR), Fault::Signal(_))) {
+        // It has memory, if no data yet.
+        while matches!(result, Err(Errno::INTR)) && fault.continues(1) {
             match shape.other {
                 1 => span.at = (span.at + PAGE as u64) / PAGE as u64 * PAGE as u64,
                 2 => shape.writable = !shape.writable,

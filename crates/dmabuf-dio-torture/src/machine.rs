@@ -29,6 +29,10 @@ pub(crate) struct Machine {
     pub(crate) series: bool,
     /// Devices' fences can be made.
     pub(crate) fences: bool,
+    /// Control groups of version 2
+    pub(crate) groups: bool,
+    /// A processor that can go offline
+    pub(crate) processor: Option<usize>,
     /// `/proc/thread-self/fail-nth`
     pub(crate) fail_nth: bool,
     /// What was done, and how often.
@@ -65,10 +69,22 @@ impl Machine {
             fences: crate::fence::possible()
                 .inspect_err(|why| eprintln!("no fences: {why}"))
                 .is_ok(),
+            groups: crate::control::prepare(),
+            processor: processor(),
             tally: RefCell::default(),
             fail_nth: std::fs::exists("/proc/thread-self/fail-nth").unwrap_or(false),
         })
     }
+}
+
+/// Its file in sysfs
+pub(crate) fn online(processor: usize) -> String {
+    format!("/sys/devices/system/cpu/cpu{processor}/online")
+}
+
+/// The last one, if it can.
+fn processor() -> Option<usize> {
+    (1..64).rev().find(|number| std::fs::write(online(*number), "1").is_ok())
 }
 
 /// Reserves as many as all memfds and buffers of a round may have.
@@ -91,6 +107,8 @@ impl std::fmt::Display for Machine {
             ("join", self.join),
             ("series", self.series),
             ("fences", self.fences),
+            ("groups", self.groups),
+            ("hotplug", self.processor.is_some()),
             ("fail-nth", self.fail_nth),
         ];
         has.iter().try_for_each(|(name, has)| write!(f, "{name}={has} "))

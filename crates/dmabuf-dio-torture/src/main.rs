@@ -13,20 +13,25 @@
 
 mod args;
 mod buffer;
+mod changing;
+mod control;
 mod device;
 mod disk;
 mod disturb;
 mod fault;
 mod fence;
 mod file;
+mod freezer;
 mod full;
 mod fuzz;
 mod judge;
+mod limit;
 mod load;
 mod machine;
 mod mapper;
 mod mapping;
 mod memory;
+mod module;
 mod ops;
 mod pages;
 mod plan;
@@ -106,7 +111,7 @@ fn campaign(machine: &Machine, args: &Args) -> usize {
     let mut found = None;
     while found.is_none() && !over(rounds) {
         let number = args.first + rounds;
-        let ops = plan::round(args.seed, number);
+        let ops = plan::round(args.seed, number, args.faults);
         if args.verbose {
             // A guest that dies has said where.
             let seconds = start.elapsed().as_secs();
@@ -165,7 +170,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(number) = args.print {
-        print!("{}", text(&plan::round(args.seed, number)));
+        print!("{}", text(&plan::round(args.seed, number, args.faults)));
         return ExitCode::SUCCESS;
     }
     // Memory and devices of a machine that is in use are no place for this.

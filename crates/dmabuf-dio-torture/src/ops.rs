@@ -78,6 +78,8 @@ ops! {
     Attach "attach" { buf }
     /// Closes the context.
     Detach "detach" { buf }
+    /// Closes the context of LOADs.
+    LoaderClose "loader-close" {}
     /// Closes the descriptor and the mapping, not the context.
     Close "close" { buf }
     /// The CPU stores into the buffer.
@@ -89,6 +91,8 @@ ops! {
     FileTruncate "file-truncate" { file, length }
     FilePunch "file-punch" { file, at, length }
     FileAllocate "file-allocate" { file, at, length }
+    /// The range gets the blocks of another file's, on file systems that share blocks.
+    FileClone "file-clone" { file, from, at, source, length }
     /// Takes the file from the page cache.
     FileUncache "file-uncache" { file }
     FileClose "file-close" { file }
@@ -101,11 +105,20 @@ ops! {
 
     /// WRITE to a new file on a disk that has room for about `left` pages.
     WriteFull "write-full" { buf, length, direct, left }
+    /// WRITE to a file of a tmpfs that has `left` pages.
+    WriteSmall "write-small" { buf, length, direct, left }
+    /// READ while the file is cut at `to` and gets its length again, or `kind` 1: also its bytes.
+    ChangedRead "changed-read" { buf, file, at, offset, length, chunk, depth, direct, to, kind }
+    /// WRITE while the file is cut at `to` and gets its length again.
+    ChangedWrite "changed-write" { buf, file, at, offset, length, chunk, depth, direct, to }
+    ChangedLoad "changed-load" { buf, file, at, length, direct, to, kind }
     /// READ by a child again and again, until it is killed or, `exec`, starts another program.
     ChildRead "child-read" { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec }
     ChildWrite "child-write" { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec }
     /// LOAD by a child, which sends the buffer through a socket and is killed.
     ChildLoad "child-load" { buf, file, at, length, direct }
+    /// LOAD of a file that was not written, by a child that may have `limit` bytes of memory.
+    LimitedLoad "limited-load" { buf, length, direct, limit }
 
     /// `flags`: 1 for `READ_FIXED`, 2 for `WRITE_FIXED`.
     Slot "slot" { slot, buf, page, length, flags }
@@ -127,6 +140,8 @@ ops! {
     Heal "heal" {}
     /// A signal arrives during the next transfer.
     Signal "signal" { microseconds }
+    /// The process is frozen, or `stop`: gets stop signals, during the next transfer.
+    Freeze "freeze" { microseconds, stop }
     /// A device has a fence on the buffer during the next transfer; `stores`: as a writer.
     Fence "fence" { buf, stores, microseconds }
     /// Another thread does something while the next transfer runs: `disturb.rs`.
@@ -135,6 +150,11 @@ ops! {
     Together "together" { count }
     /// Then those on the disk get no answer before all others have ended.
     Stall "stall" {}
+    /// Then the file system of the files is frozen until all but WRITEs to it have ended.
+    StallFiles "stall-files" {}
+    /// The module is removed and loaded again, so often while somebody opens it; or that is
+    /// refused, as contexts, buffers or slots are left.
+    Reload "reload" { count }
     /// The next transfer is tried with each of its allocations failing.
     FailEach "fail-each" {}
 }

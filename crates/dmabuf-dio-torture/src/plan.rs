@@ -4,6 +4,7 @@
 //! Each round has some of the families of operations only, so that few things happen often.
 
 mod chains;
+mod faults;
 mod users;
 
 use crate::disk;
@@ -63,8 +64,8 @@ const ALL: [Family; 17] = [
     Together, Beside, Device, Chain, Process,
 ];
 
-/// The operations of a round.
-pub(crate) fn round(seed: u64, round: u64) -> Vec<Op> {
+/// The operations of a round; `faults`: those of `plan/faults.rs` only.
+pub(crate) fn round(seed: u64, round: u64, faults: bool) -> Vec<Op> {
     let mut sketch = Sketch {
         random: Random::of_round(seed, round),
         stores: [None; STORES],
@@ -84,10 +85,11 @@ pub(crate) fn round(seed: u64, round: u64) -> Vec<Op> {
     }
     sketch.buffer(0);
     sketch.buffer(1);
-    while (sketch.ops.len() as u64) < OPERATIONS {
+    while (sketch.ops.len() as u64) < OPERATIONS && !faults {
         let family = sketch.random.pick(&families);
         sketch.draw(family);
     }
+    sketch.faults(seed, round, faults);
     sketch.ops
 }
 
@@ -404,24 +406,24 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_rounds() {
-        assert_eq!(round(5, 9), round(5, 9));
-        assert_ne!(round(5, 9), round(5, 10));
+        assert_eq!(round(5, 9, false), round(5, 9, false));
+        assert_ne!(round(5, 9, false), round(5, 10, false));
     }
 
     #[test]
     fn every_operation_is_drawn() {
         let drawn: std::collections::BTreeSet<String> = (0..400)
-            .flat_map(|number| round(1, number))
+            .flat_map(|number| round(1, number, false))
             .map(|op| op.to_string().split(' ').next().unwrap_or_default().to_owned())
             .collect();
         // All but file-close, which rounds do at their end.
-        assert_eq!(drawn.len(), 56, "{drawn:?}");
+        assert_eq!(drawn.len(), 66, "{drawn:?}");
     }
 
     #[test]
     fn text_gives_the_same_operations() {
         for number in 0..50 {
-            let ops = round(3, number);
+            let ops = round(3, number, number % 2 == 0);
             assert_eq!(crate::ops::parse(&crate::ops::text(&ops)).as_ref(), Ok(&ops));
         }
     }

@@ -19,10 +19,10 @@ use crate::transfer::{How, module_call, pointless, refused};
 use crate::world::{Kind, Outcome, World};
 
 /// A child that runs `life` until it is killed.
-struct Child(libc::pid_t);
+pub(crate) struct Child(libc::pid_t);
 
 impl Child {
-    fn start(life: impl FnOnce()) -> Result<Self, String> {
+    pub(crate) fn start(life: impl FnOnce()) -> Result<Self, String> {
         // SAFETY: no other thread of the campaign runs now, so the child may do anything.
         match unsafe { libc::fork() } {
             -1 => Err(format!("fork: {}", std::io::Error::last_os_error())),
@@ -129,7 +129,7 @@ pub(crate) fn transfer(
 }
 
 /// Sends a descriptor, or the number of an error.
-fn send(socket: BorrowedFd<'_>, result: &Result<OwnedFd, Errno>) {
+pub(crate) fn send(socket: BorrowedFd<'_>, result: &Result<OwnedFd, Errno>) {
     let number = result.as_ref().err().map_or(0, |errno| errno.raw()).to_ne_bytes();
     let fds: Vec<BorrowedFd<'_>> = result.iter().map(|fd| fd.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -140,7 +140,7 @@ fn send(socket: BorrowedFd<'_>, result: &Result<OwnedFd, Errno>) {
     let _ = sendmsg(socket, &[std::io::IoSlice::new(&number)], &mut control, SendFlags::empty());
 }
 
-fn receive(socket: BorrowedFd<'_>) -> Result<Result<OwnedFd, Errno>, String> {
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Result<OwnedFd, Errno>, String> {
     let mut number = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

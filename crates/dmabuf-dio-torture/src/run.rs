@@ -2,14 +2,17 @@
 //! Runs operations, one after the other, and compares what they leave.
 
 use crate::buffer;
+use crate::changing::{self, Cut};
 use crate::device;
 use crate::fault::Armed;
-use crate::file::Known;
+use crate::file::{self, Known};
 use crate::full;
 use crate::judge::Span;
+use crate::limit;
 use crate::load::{self, Shape};
 use crate::machine::Machine;
 use crate::memory;
+use crate::module;
 use crate::ops::Op;
 use crate::process::{self, End};
 use crate::slot;
@@ -17,7 +20,7 @@ use crate::state::State;
 use crate::store;
 use crate::together;
 use crate::transfer::{self, How};
-use crate::world::{DISK, Outcome, World};
+use crate::world::{DISK, Outcome, Stalled, World};
 
 /// Something that must not be.
 #[derive(Clone, Debug)]
@@ -38,19 +41,22 @@ pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
         if let Op::Together { count } = op {
             let end = (place + 1 + *count as usize).min(ops.len());
             together::run(&mut world, &ops[place + 1..end]).map_err(at)?;
-            world.stalled = false;
+            world.stalled = None;
             place = end;
             continue;
         }
         one(&mut world, op).map_err(at)?;
-        if !matches!(op, Op::Beside { .. } | Op::Signal { .. } | Op::FailEach {}) {
+        if !matches!(
+            op,
+            Op::Beside { .. } | Op::Signal { .. } | Op::Freeze { .. } | Op::FailEach {}
+        ) {
             world.beside = None;
         }
-        if !matches!(op, Op::Fence { .. } | Op::Signal { .. }) {
+        if !matches!(op, Op::Fence { .. } | Op::Signal { .. } | Op::Freeze { .. }) {
             world.fence = None;
         }
-        if *op != (Op::Stall {}) {
-            world.stalled = false;
+        if !matches!(op, Op::Stall {} | Op::StallFiles {}) {
+            world.stalled = None;
         }
         place += 1;
     }
@@ -88,6 +94,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::HeapLoad { buf, file, at, length, direct } =>
             load::heap(world, buf, Span { file, at, offset: 0, length, direct }),
         Op::Attach { buf } => buffer::attach(world, buf),
+        Op::LoaderClose {} => { world.loader = None; Ok(()) }
         Op::Detach { buf } => buffer::detach(world, buf),
         Op::Close { buf } => buffer::close(world, buf),
         Op::Fill { buf, offset, length, stamp } => buffer::fill(world, buf, offset, length, stamp),
@@ -108,6 +115,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
             if known.disk { Ok(()) } else { known.punch(at, length) }),
         Op::FileAllocate { file, at, length } => changed(world, file, |known|
             if known.disk { Ok(()) } else { known.allocate(at, length) }),
+        Op::FileClone { file, from, at, source, length } => file::clone(world, file, from, at, source, length),
         Op::FileUncache { file } => changed(world, file, |known| known.uncache()),
         Op::FileClose { file } => { if file < DISK { world.files[file as usize] = None; } Ok(()) }
 
@@ -121,6 +129,13 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
             transfer::write(world, buf, Span { file, at, offset, length, direct }, How::Copy),
 
         Op::WriteFull { buf, length, direct, left } => full::write(world, buf, length, direct, left),
+        Op::WriteSmall { buf, length, direct, left } => full::write_small(world, buf, length, direct, left),
+        Op::ChangedRead { buf, file, at, offset, length, chunk, depth, direct, to, kind } =>
+            changing::read(world, buf, Span { file, at, offset, length, direct }, (chunk, depth), Cut::of(to, kind)),
+        Op::ChangedWrite { buf, file, at, offset, length, chunk, depth, direct, to } =>
+            changing::write(world, buf, Span { file, at, offset, length, direct }, (chunk, depth), to),
+        Op::ChangedLoad { buf, file, at, length, direct, to, kind } =>
+            changing::load(world, buf, Span { file, at, offset: 0, length, direct }, Cut::of(to, kind)),
         Op::ChildRead { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec } =>
             process::transfer(world, false, buf, Span { file, at, offset, length, direct }, (chunk, depth),
                 End { microseconds, exec: exec != 0 }),
@@ -129,6 +144,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
                 End { microseconds, exec: exec != 0 }),
         Op::ChildLoad { buf, file, at, length, direct } =>
             process::load(world, buf, Span { file, at, offset: 0, length, direct }),
+        Op::LimitedLoad { buf, length, direct, limit } => limit::load(world, buf, length, direct, limit),
 
         Op::Slot { slot, buf, page, length, flags } => slot::register(world, slot, buf, page, length, flags),
         Op::Join { slot, buf, buf2, flags } => slot::join(world, slot, buf, buf2, flags),
@@ -144,6 +160,14 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::DeviceWrite { device, at, length, stamp } => { device::write(world, device, at, length, stamp); Ok(()) }
         Op::DeviceDrop { device } => device::drop_device(world, device),
 
+        _ => fault(world, op),
+    }
+}
+
+/// What happens to the machine, or during the next operations.
+#[rustfmt::skip]
+fn fault(world: &mut World<'_>, op: &Op) -> Outcome {
+    match *op {
         Op::Break { at, length } => {
             if let Some(file) = world.file(DISK) {
                 if world.broken(DISK).is_empty() {
@@ -156,15 +180,19 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         }
         Op::Heal {} => world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(0..0)),
         Op::Signal { microseconds } => { world.armed = Armed::Signal(microseconds); Ok(()) }
+        Op::Freeze { microseconds, stop } => { world.armed = Armed::Freeze { microseconds, stop: stop != 0 }; Ok(()) }
         Op::Beside { kind, place } => { world.beside = Some((kind, place)); Ok(()) }
         Op::Fence { buf, stores, microseconds } => buffer::fence(world, buf, stores != 0, microseconds),
-        Op::Stall {} => { world.stalled = true; Ok(()) }
+        Op::Stall {} => { world.stalled = Some(Stalled::Disk); Ok(()) }
+        Op::StallFiles {} => { world.stalled = Some(Stalled::Files); Ok(()) }
+        Op::Reload { count } => module::reload(world, count),
         // Whoever runs the sequence runs these.
         Op::Together { .. } => Ok(()),
         Op::FailEach {} => {
             if world.machine.fail_nth { world.armed = Armed::FailEach; }
             Ok(())
         }
+        _ => Err("nobody runs this operation".into()),
     }
 }
 

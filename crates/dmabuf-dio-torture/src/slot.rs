@@ -231,7 +231,8 @@ pub(crate) fn transfer(
             None if outside => return Err("a request outside the slot succeeded".into()),
             Some(Errno::INVAL) if misaligned && moved.done == 0 => return Ok(fired),
             Some(errno)
-                if !(fired && fault.excuses(errno)
+                if !(fired
+                    && (fault.excuses(errno) || errno == Errno::INTR && fault.continues(1))
                     || errno == Errno::IO && may_fail(world, span)) =>
             {
                 return Err(format!("the request: {errno}, outside: {outside}"));

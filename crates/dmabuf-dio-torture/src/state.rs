@@ -46,6 +46,8 @@ struct Counts {
     references: i64,
     /// dma-bufs in the system.
     buffers: i64,
+    /// Processors that are online.
+    processors: i64,
 }
 
 /// Also what changes a little by itself.
@@ -68,6 +70,8 @@ fn counts() -> Counts {
         pinned: value("nr_foll_pin_acquired") - value("nr_foll_pin_released"),
         references: number("/sys/module/dmabuf_dio/refcnt", ""),
         buffers: dma_bufs(),
+        // SAFETY: takes a number.
+        processors: unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) },
     }
 }
 

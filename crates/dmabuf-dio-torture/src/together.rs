@@ -2,19 +2,23 @@
 //! Transfers at the same time, each in a thread. No byte of a buffer is stored by one and used by
 //! another, and a file that one writes is no other's; pages, buffers and contexts are shared.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::path::Path;
 use std::sync::{Barrier, mpsc};
 use std::time::Duration;
 
 use dmabuf_dio_sys::dio;
 
+use crate::disk::Disk;
 use crate::fault::Fault;
+use crate::file::freeze;
 use crate::judge::{Moved, Span, into_pages, note_file};
 use crate::ops::Op;
 use crate::pages::{PAGE, bytes, difference, parts};
 use crate::transfer::{How, explained, module_call, pointless, refused};
-use crate::world::{DISK, Kind, Outcome, World};
+use crate::world::{DISK, Kind, Outcome, Stalled, World};
 
 /// Nothing waits for the other's disk; whatever does would wait for ever.
 const FOR_EVER: Duration = Duration::from_secs(30);
@@ -126,27 +130,70 @@ fn await_blocked(thread: rustix::thread::Pid) {
     }
 }
 
-/// Makes all calls at once. If the disk is to give no answer, it gives one when the others have
+/// Something gives no answer. It does so again when this is dropped.
+struct Stall<'a> {
+    what: Option<Stalled>,
+    disk: Option<&'a Disk>,
+    folder: &'a Path,
+    ended: Cell<bool>,
+}
+
+impl<'a> Stall<'a> {
+    fn start(world: &'a World<'_>, what: Option<Stalled>) -> Result<Self, String> {
+        let (disk, folder) = (world.disk.as_ref(), world.machine.folder.as_path());
+        match what {
+            Some(Stalled::Disk) => {
+                world.machine.did("transfers beside a disk that does not answer");
+                disk.map_or(Ok(()), |disk| disk.stall(true))?;
+            }
+            Some(Stalled::Files) => {
+                world.machine.did("transfers on a file system that is frozen");
+                freeze(folder, true)?;
+            }
+            None => {}
+        }
+        Ok(Self { what, disk, folder, ended: Cell::new(what.is_none()) })
+    }
+
+    fn end(&self) -> Outcome {
+        match self.what {
+            _ if self.ended.replace(true) => Ok(()),
+            Some(Stalled::Disk) => self.disk.map_or(Ok(()), |disk| disk.stall(false)),
+            Some(Stalled::Files) => freeze(self.folder, false),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Stall<'_> {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Makes all calls at once. If something is to give no answer, it gives one when the others have
 /// ended.
 fn at_once(world: &World<'_>, parts: &[Part]) -> Result<Vec<Moved>, String> {
-    let waiting = parts.iter().filter(|part| part.span.file == DISK).count();
+    let waits = |part: &Part| match world.stalled {
+        Some(Stalled::Disk) => part.span.file == DISK,
+        Some(Stalled::Files) => !part.storing && part.span.file != DISK,
+        None => false,
+    };
+    let waiting = parts.iter().filter(|part| waits(part)).count();
     // Transfers wait for each other if a device needs it, and on buffers of exporters that the module was told of.
     let named = |part: &Part| {
         world.attached(part.buf).is_some_and(|(buffer, _)| matches!(buffer.kind, Kind::Odd { .. }))
     };
-    let stalls = world.stalled
-        && (1..parts.len()).contains(&waiting)
+    let stalls = (1..parts.len()).contains(&waiting)
         && world.devices.iter().all(Option::is_none)
         && !parts.iter().any(named);
-    let disk = world.disk.as_ref().filter(|_| stalls);
-    if let Some(disk) = disk {
-        world.machine.did("transfers beside a disk that does not answer");
-        disk.stall(true)?;
-    }
-    let first = |part: &Part| stalls && part.span.file == DISK;
+    let stalled = world.stalled.filter(|_| stalls);
+    let stalls = stalled.is_some();
+    let stall = Stall::start(world, stalled)?;
+    let first = |part: &Part| stalls && waits(part);
     let start = Barrier::new(parts.iter().filter(|part| !first(part)).count());
     let mut results = vec![Moved::default(); parts.len()];
-    let mut waited = false;
+    let (mut waited, mut early) = (false, false);
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         let places = |wanted| (0..parts.len()).filter(move |place| first(&parts[*place]) == wanted);
@@ -168,25 +215,34 @@ fn at_once(world: &World<'_>, parts: &[Part]) -> Result<Vec<Moved>, String> {
         drop(sender);
         let mut resumed = Ok(());
         for ended in 0..parts.len() {
-            if let Some(disk) = disk.filter(|_| ended == parts.len() - waiting) {
-                resumed = disk.stall(false);
+            if stalls && ended == parts.len() - waiting {
+                resumed = stall.end();
             }
             // Those that do not wait for the disk end first.
             let others = ended < parts.len() - waiting;
             let mut next = receiver.recv_timeout(FOR_EVER);
             while let Err(mpsc::RecvTimeoutError::Timeout) = next {
-                if let Some(disk) = disk.filter(|_| others && !waited) {
+                if stalls && others && !waited {
                     waited = true;
-                    resumed = disk.stall(false);
+                    resumed = stall.end();
                 }
                 next = receiver.recv_timeout(FOR_EVER);
             }
             if let Ok((place, moved)) = next {
+                // What is in the page cache is read without the disk.
+                early |= stalled == Some(Stalled::Files)
+                    && others
+                    && !waited
+                    && first(&parts[place])
+                    && moved.done > 0;
                 results[place] = moved;
             }
         }
         resumed
     })?;
+    if early {
+        return Err("WRITE to a file system that is frozen goes on".into());
+    }
     if waited { Err("a transfer waits for the disk of another".into()) } else { Ok(results) }
 }
 

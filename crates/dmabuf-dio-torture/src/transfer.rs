@@ -66,6 +66,8 @@ pub(crate) fn note_errors(world: &World<'_>, moved: Moved, fault: Fault, fired: 
     }
     match fault {
         Fault::Signal(_) => world.machine.did("signal"),
+        Fault::Freeze { stop: false, .. } if fired => world.machine.did("frozen in a call"),
+        Fault::Freeze { .. } if fired => world.machine.did("stopped in a call"),
         Fault::Nth(_) if fired => world.machine.did("allocation made to fail"),
         _ => {}
     }
@@ -75,7 +77,7 @@ pub(crate) fn note_errors(world: &World<'_>, moved: Moved, fault: Fault, fired: 
 fn complete(fault: Fault, span: Span, call: &dyn Fn(u64, u64, u64) -> Moved) -> (Moved, bool) {
     let (mut moved, fired) = fault.around(|| call(span.at, span.offset, span.length));
     let mut done = moved.done;
-    while moved.errno == Some(Errno::INTR) && matches!(fault, Fault::Signal(_)) {
+    while moved.errno == Some(Errno::INTR) && fault.continues(moved.done) {
         moved = call(span.at + done, span.offset + done, span.length.saturating_sub(done));
         done += moved.done;
     }

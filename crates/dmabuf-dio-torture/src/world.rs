@@ -134,6 +134,15 @@ pub(crate) struct Slot {
     pub(crate) flags: u64,
 }
 
+/// What waits while transfers run at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stalled {
+    /// All that concerns the disk
+    Disk,
+    /// What writes to files: their file system is frozen.
+    Files,
+}
+
 /// A device that has a buffer.
 pub(crate) struct Device {
     pub(crate) importer: std::fs::File,
@@ -158,8 +167,8 @@ pub(crate) struct World<'a> {
     pub(crate) fence: Option<Fence>,
     /// What is done beside the next transfer: its kind, and the place of a memfd or a buffer.
     pub(crate) beside: Option<(u64, u64)>,
-    /// The disk gets no answer during the next transfers that run at the same time.
-    pub(crate) stalled: bool,
+    /// What gets no answer during the next transfers that run at the same time.
+    pub(crate) stalled: Option<Stalled>,
 }
 
 impl<'a> World<'a> {
@@ -182,7 +191,7 @@ impl<'a> World<'a> {
             armed: Armed::Nothing,
             fence: None,
             beside: None,
-            stalled: false,
+            stalled: None,
         })
     }
 

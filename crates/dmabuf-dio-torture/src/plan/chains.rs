@@ -41,7 +41,7 @@ impl Sketch {
         buf
     }
 
-    fn heap(&mut self, pages: u64) -> u64 {
+    pub(super) fn heap(&mut self, pages: u64) -> u64 {
         let buf = self.random.in_range(0..BUFFERS as u64);
         self.buffers[buf as usize] = Some(pages);
         self.ops.push(Op::Heap { buf, pages });
@@ -50,14 +50,14 @@ impl Sketch {
     }
 
     /// A file that was written, of whole pages.
-    fn whole_file(&mut self, file: u64, pages: u64) {
+    pub(super) fn whole_file(&mut self, file: u64, pages: u64) {
         let stamp = self.stamp();
         self.files[file as usize] = pages * P;
         self.ops.push(Op::File { file, length: pages * P, kind: 0, stamp });
     }
 
     /// READ or WRITE of a whole buffer and the start of a file.
-    fn whole(&mut self, read: bool, buf: u64, file: u64, pages: u64) {
+    pub(super) fn whole(&mut self, read: bool, buf: u64, file: u64, pages: u64) {
         let (at, offset, length) = (0, 0, pages * P);
         let (chunk, depth) = self.shape();
         let direct = self.random.in_range(0..2);
