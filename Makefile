@@ -75,6 +75,15 @@ torture-proof: deps ## let the campaign find defects that are put into the modul
 coverage: programs ## which lines of the module its tests reach, in guests (half an hour, needs 7.3-series-debug)
 	tests/coverage/run --lines
 
+.PHONY: coverage-library
+coverage-library: deps ## which lines of the library's crates their tests in Rust reach on this machine (needs nightly Rust)
+	tests/coverage/library
+
+# ONLY="address thread": AddressSanitizer, ThreadSanitizer, Miri, loom, of which only loom does without nightly Rust
+.PHONY: sanitize
+sanitize: deps ## the tests in Rust under ASan and TSan, in Miri and loom (an hour on two cores; needs nightly Rust)
+	tests/sanitize/run $(ONLY)
+
 SOAK_MINUTES ?= 18
 .PHONY: soak
 soak: deps ## the same again and again: 10 TiB, 100 million small reads, a million loads, or SOAK_MINUTES of each (18), in a guest
