@@ -76,6 +76,15 @@ coverage: programs series-programs ## which lines of the module and of the serie
 	tests/coverage/run --lines
 	tests/coverage/series --lines
 
+.PHONY: coverage-library
+coverage-library: deps ## which lines of the library's crates their tests in Rust reach on this machine (needs nightly Rust)
+	tests/coverage/library
+
+# ONLY="address thread": AddressSanitizer, ThreadSanitizer, Miri, loom, of which only loom does without nightly Rust
+.PHONY: sanitize
+sanitize: deps ## the tests in Rust under ASan and TSan, in Miri and loom (an hour on two cores; needs nightly Rust)
+	tests/sanitize/run $(ONLY)
+
 SOAK_MINUTES ?= 18
 .PHONY: soak
 soak: deps ## the same again and again: 10 TiB, 100 million small reads, a million loads, or SOAK_MINUTES of each (18), in a guest

@@ -146,19 +146,25 @@ impl BlockRing {
     /// Allocates another block, if there is room and memory for one. Returns its index.
     pub(super) fn add(&self) -> Option<usize> {
         let place = self.added.load(Ordering::Relaxed);
-        let room = self.room.get(place)?;
+        self.room.get(place)?;
         let reserve = RESERVE.max(self.size);
         if available().is_some_and(|bytes| bytes < self.size + reserve) {
             return None;
         }
-        room.set(DmaBuf::alloc(self.size).ok()?.into()).ok()?;
-        self.added.store(place + 1, Ordering::Relaxed);
+        self.keep(place, DmaBuf::alloc(self.size).ok()?.into())
+    }
+
+    /// Adds a block at a place that has room. `None` if another thread was first.
+    fn keep(&self, place: usize, block: Buffer) -> Option<usize> {
+        self.room[place].set(block).ok()?;
+        // Who sees the count sees the block.
+        self.added.store(place + 1, Ordering::Release);
         Some(self.blocks.len() + place)
     }
 
     /// Number of blocks.
     pub fn len(&self) -> usize {
-        self.blocks.len() + self.added.load(Ordering::Relaxed)
+        self.blocks.len() + self.added.load(Ordering::Acquire)
     }
 
     /// Number of blocks that it may grow to.
@@ -301,6 +307,21 @@ mod tests {
         assert!(ring.claim(Filled { block: 2, bytes: 1 }).is_ok());
         assert_eq!((ring.add(), ring.add(), ring.len()), (Some(3), None, 4));
         assert!(BlockRing::of_memfds(2, 5000).growing(5000).is_err());
+    }
+
+    /// Where processors reorder, and under Miri, which shows old values, too.
+    #[test]
+    fn block_that_is_counted_is_there() {
+        let block = || Buffer::zeroed(1).expect("memory");
+        let ring = BlockRing::of(vec![block()], 1).expect("a ring").growing(2).expect("room");
+        std::thread::scope(|scope| {
+            scope.spawn(|| ring.keep(0, block()));
+            while ring.len() < 2 {
+                std::thread::yield_now();
+            }
+            assert_eq!(ring.block(1).data_len(), 1);
+        });
+        assert_eq!((ring.len(), ring.keep(0, block())), (2, None));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
-use rustix::ioctl::{self, opcode};
+use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::Result;
 use crate::call::{self, ioctl};
@@ -248,17 +248,17 @@ impl UringCmd {
 const MAGIC: u8 = 0xdb;
 
 /// Number of the ioctl that [`info`] makes.
-pub const IOC_INFO: u32 = opcode::read_write::<Info>(MAGIC, 0);
+pub const IOC_INFO: Opcode = opcode::read_write::<Info>(MAGIC, 0);
 /// Number of the ioctl that [`attach`] makes.
-pub const IOC_ATTACH: u32 = opcode::read_write::<Attach>(MAGIC, 1);
+pub const IOC_ATTACH: Opcode = opcode::read_write::<Attach>(MAGIC, 1);
 /// Number of the ioctl that [`read`] makes.
-pub const IOC_READ: u32 = opcode::read_write::<ReadWrite>(MAGIC, 2);
+pub const IOC_READ: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 2);
 /// Number of the ioctl that [`write()`] makes.
-pub const IOC_WRITE: u32 = opcode::read_write::<ReadWrite>(MAGIC, 3);
+pub const IOC_WRITE: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 3);
 /// Number of the ioctl that [`load`] makes.
-pub const IOC_LOAD: u32 = opcode::read_write::<Load>(MAGIC, 4);
+pub const IOC_LOAD: Opcode = opcode::read_write::<Load>(MAGIC, 4);
 /// Number of the ioctl that [`cancel`] makes.
-pub const IOC_CANCEL: u32 = opcode::none(MAGIC, 5);
+pub const IOC_CANCEL: Opcode = opcode::none(MAGIC, 5);
 /// `cmd_op` of the `IORING_OP_URING_CMD` that fills a slot. `IORING_REGISTER_BUFFERS_UPDATE` empties
 /// it.
 pub const URING_REGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x80) as u32;

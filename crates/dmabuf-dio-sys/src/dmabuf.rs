@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::ioctl::{self, Ioctl, IoctlOutput, opcode};
+use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
 
 use crate::call::ioctl;
 use crate::layout::pin_layout;
@@ -59,11 +59,11 @@ impl Access {
 const SYNC_END: u64 = 1 << 2;
 
 /// Number of the ioctl that [`begin_cpu_access`] and [`end_cpu_access`] make.
-pub const IOC_SYNC: u32 = opcode::write::<Sync>(b'b', 0);
+pub const IOC_SYNC: Opcode = opcode::write::<Sync>(b'b', 0);
 /// Number of the ioctl that [`export_sync_file`] makes.
-pub const IOC_EXPORT_SYNC_FILE: u32 = opcode::read_write::<ExportSyncFile>(b'b', 2);
+pub const IOC_EXPORT_SYNC_FILE: Opcode = opcode::read_write::<ExportSyncFile>(b'b', 2);
 /// Number of the ioctl that [`set_name`] makes.
-pub const IOC_SET_NAME: u32 = opcode::write::<u64>(b'b', 1);
+pub const IOC_SET_NAME: Opcode = opcode::write::<u64>(b'b', 1);
 
 /// Begins CPU access. Waits for devices that use the buffer.
 ///
@@ -130,7 +130,7 @@ unsafe impl Ioctl for SetName {
     type Output = ();
     const IS_MUTATING: bool = false;
 
-    fn opcode(&self) -> u32 {
+    fn opcode(&self) -> Opcode {
         IOC_SET_NAME
     }
 

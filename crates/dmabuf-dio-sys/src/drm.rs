@@ -4,7 +4,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
-use rustix::ioctl::{self, opcode};
+use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::call::{self, ioctl};
 use crate::layout::pin_layout;
@@ -48,7 +48,7 @@ pin_layout!(Version: 64 {
 });
 
 /// Number of the ioctl that [`driver`] makes.
-pub const IOC_VERSION: u32 = opcode::read_write::<Version>(b'd', 0);
+pub const IOC_VERSION: Opcode = opcode::read_write::<Version>(b'd', 0);
 
 /// Opens a node of a GPU or an NPU.
 ///

@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use rustix::ioctl::{self, opcode};
+use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::call::ioctl;
 use crate::layout::pin_layout;
@@ -91,11 +91,11 @@ pub mod descriptors {
 }
 
 /// Number of the ioctl that [`attach`] makes.
-pub const IOC_ATTACH: u32 = opcode::write::<i32>(b'g', 131);
+pub const IOC_ATTACH: Opcode = opcode::write::<i32>(b'g', 131);
 /// Number of the ioctl that [`detach`] makes.
-pub const IOC_DETACH: u32 = opcode::write::<i32>(b'g', 132);
+pub const IOC_DETACH: Opcode = opcode::write::<i32>(b'g', 132);
 /// Number of the ioctl that [`transfer`] makes.
-pub const IOC_TRANSFER: u32 = opcode::write::<Transfer>(b'g', 133);
+pub const IOC_TRANSFER: Opcode = opcode::write::<Transfer>(b'g', 133);
 
 /// Attaches a dma-buf to an endpoint, until it is detached or the endpoint is closed.
 ///
@@ -119,7 +119,7 @@ pub fn detach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
 }
 
 /// Number of the ioctl that [`is_enabled`] makes.
-pub const IOC_ENDPOINT_REVMAP: u32 = opcode::none(b'g', 129);
+pub const IOC_ENDPOINT_REVMAP: Opcode = opcode::none(b'g', 129);
 
 /// Fails unless the host has enabled the endpoint, which must be open with `O_NONBLOCK`. The call
 /// queries the endpoint's address, which only enabled endpoints have.

@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::OFlags;
-use rustix::ioctl::{self, opcode};
+use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::Result;
 use crate::call::{self, ioctl};
@@ -32,7 +32,7 @@ pub struct Allocation {
 pin_layout!(Allocation: 24 { len @ 0, fd @ 8, fd_flags @ 12, heap_flags @ 16 });
 
 /// Number of the ioctl that [`alloc`] makes.
-pub const IOC_ALLOC: u32 = opcode::read_write::<Allocation>(b'H', 0);
+pub const IOC_ALLOC: Opcode = opcode::read_write::<Allocation>(b'H', 0);
 
 /// Flag of kernels with the patch series: read a file into the new buffer.
 pub const FLAG_READ_FILE: u64 = 1 << 0;
@@ -68,7 +68,7 @@ pin_layout!(ReadFile: 48 {
 });
 
 /// Number of the ioctl that [`alloc_read_file`] makes.
-pub const IOC_ALLOC_READ_FILE: u32 = opcode::read_write::<ReadFile>(b'H', 0);
+pub const IOC_ALLOC_READ_FILE: Opcode = opcode::read_write::<ReadFile>(b'H', 0);
 
 /// Opens a heap, for example [`SYSTEM`].
 ///

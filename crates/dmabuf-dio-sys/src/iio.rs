@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::ioctl::{self, opcode};
+use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::Result;
 use crate::call::ioctl;
@@ -29,13 +29,13 @@ pin_layout!(Enqueue: 16 { fd @ 0, flags @ 4, bytes_used @ 8 });
 pub const CYCLIC: u32 = 1;
 
 /// Number of the ioctl that [`get_fd`] makes.
-pub const IOC_GET_FD: u32 = opcode::read_write::<i32>(b'i', 0x91);
+pub const IOC_GET_FD: Opcode = opcode::read_write::<i32>(b'i', 0x91);
 /// Number of the ioctl that [`attach`] makes.
-pub const IOC_ATTACH: u32 = opcode::write::<i32>(b'i', 0x92);
+pub const IOC_ATTACH: Opcode = opcode::write::<i32>(b'i', 0x92);
 /// Number of the ioctl that [`detach`] makes.
-pub const IOC_DETACH: u32 = opcode::write::<i32>(b'i', 0x93);
+pub const IOC_DETACH: Opcode = opcode::write::<i32>(b'i', 0x93);
 /// Number of the ioctl that [`enqueue`] makes.
-pub const IOC_ENQUEUE: u32 = opcode::write::<Enqueue>(b'i', 0x94);
+pub const IOC_ENQUEUE: Opcode = opcode::write::<Enqueue>(b'i', 0x94);
 
 /// Opens a buffer of an IIO device (`/dev/iio:deviceN`) exclusively. The descriptor does not
 /// inherit the flags of the device's descriptor.

@@ -4,7 +4,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::ioctl::{self, opcode};
+use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::call::ioctl;
 use crate::layout::pin_layout;
@@ -33,7 +33,7 @@ pin_layout!(Info: 56 {
 });
 
 /// Number of the ioctl that [`status`] makes.
-pub const IOC_FILE_INFO: u32 = opcode::read_write::<Info>(b'>', 4);
+pub const IOC_FILE_INFO: Opcode = opcode::read_write::<Info>(b'>', 4);
 
 /// Whether the work is complete. Does not block.
 ///

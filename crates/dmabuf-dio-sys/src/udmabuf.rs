@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::OFlags;
-use rustix::ioctl::{Ioctl, IoctlOutput, opcode};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 
 use crate::Result;
 use crate::call::{self, ioctl};
@@ -35,7 +35,7 @@ pub struct Create {
 pin_layout!(Create: 24 { memfd @ 0, flags @ 4, offset @ 8, size @ 16 });
 
 /// Number of the ioctl that [`create`] makes.
-pub const IOC_CREATE: u32 = opcode::write::<Create>(b'u', 0x42);
+pub const IOC_CREATE: Opcode = opcode::write::<Create>(b'u', 0x42);
 
 const FLAGS_CLOEXEC: u32 = 1;
 
@@ -98,7 +98,7 @@ pub struct List {
 pin_layout!(List: 8 { flags @ 0, count @ 4 });
 
 /// Number of the ioctl that [`create_list`] makes.
-pub const IOC_CREATE_LIST: u32 = opcode::write::<List>(b'u', 0x43);
+pub const IOC_CREATE_LIST: Opcode = opcode::write::<List>(b'u', 0x43);
 
 /// A range of a memfd's bytes; both ends are multiples of the page size.
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ unsafe impl<const N: usize> Ioctl for CreateListCall<N> {
     type Output = i32;
     const IS_MUTATING: bool = false;
 
-    fn opcode(&self) -> u32 {
+    fn opcode(&self) -> Opcode {
         IOC_CREATE_LIST
     }
 
@@ -168,7 +168,7 @@ unsafe impl Ioctl for CreateCall {
     type Output = i32;
     const IS_MUTATING: bool = false;
 
-    fn opcode(&self) -> u32 {
+    fn opcode(&self) -> Opcode {
         IOC_CREATE
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use rustix::fs::OFlags;
-use rustix::ioctl::{self, opcode};
+use rustix::ioctl::{self, Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::call::{self, ioctl};
@@ -429,33 +429,33 @@ pub struct Dequeued {
 }
 
 /// Number of the ioctl that [`capability`] makes.
-pub const IOC_QUERYCAP: u32 = opcode::read::<Capability>(b'V', 0);
+pub const IOC_QUERYCAP: Opcode = opcode::read::<Capability>(b'V', 0);
 /// Number of the ioctl that [`describe_format`] makes.
-pub const IOC_ENUM_FMT: u32 = opcode::read_write::<FormatDescription>(b'V', 2);
+pub const IOC_ENUM_FMT: Opcode = opcode::read_write::<FormatDescription>(b'V', 2);
 /// Number of the ioctl that [`format()`] makes.
-pub const IOC_G_FMT: u32 = opcode::read_write::<RawFormat>(b'V', 4);
+pub const IOC_G_FMT: Opcode = opcode::read_write::<RawFormat>(b'V', 4);
 /// Number of the ioctl that [`set_format`] makes.
-pub const IOC_S_FMT: u32 = opcode::read_write::<RawFormat>(b'V', 5);
+pub const IOC_S_FMT: Opcode = opcode::read_write::<RawFormat>(b'V', 5);
 /// Number of the ioctl that [`request_buffers`] makes.
-pub const IOC_REQBUFS: u32 = opcode::read_write::<RequestBuffers>(b'V', 8);
+pub const IOC_REQBUFS: Opcode = opcode::read_write::<RequestBuffers>(b'V', 8);
 /// Number of the ioctl that [`MappedBuffer::new`] makes.
-pub const IOC_QUERYBUF: u32 = opcode::read_write::<RawBuffer>(b'V', 9);
+pub const IOC_QUERYBUF: Opcode = opcode::read_write::<RawBuffer>(b'V', 9);
 /// Number of the ioctl that [`queue`] makes.
-pub const IOC_QBUF: u32 = opcode::read_write::<RawBuffer>(b'V', 15);
+pub const IOC_QBUF: Opcode = opcode::read_write::<RawBuffer>(b'V', 15);
 /// Number of the ioctl that [`export`] makes.
-pub const IOC_EXPBUF: u32 = opcode::read_write::<ExportBuffer>(b'V', 16);
+pub const IOC_EXPBUF: Opcode = opcode::read_write::<ExportBuffer>(b'V', 16);
 /// Number of the ioctl that [`dequeue`] makes.
-pub const IOC_DQBUF: u32 = opcode::read_write::<RawBuffer>(b'V', 17);
+pub const IOC_DQBUF: Opcode = opcode::read_write::<RawBuffer>(b'V', 17);
 /// Number of the ioctl that [`stream_on`] makes.
-pub const IOC_STREAMON: u32 = opcode::write::<i32>(b'V', 18);
+pub const IOC_STREAMON: Opcode = opcode::write::<i32>(b'V', 18);
 /// Number of the ioctl that [`stream_off`] makes.
-pub const IOC_STREAMOFF: u32 = opcode::write::<i32>(b'V', 19);
+pub const IOC_STREAMOFF: Opcode = opcode::write::<i32>(b'V', 19);
 /// Number of the ioctl that [`parameters`] makes.
-pub const IOC_G_PARM: u32 = opcode::read_write::<RawParameters>(b'V', 21);
+pub const IOC_G_PARM: Opcode = opcode::read_write::<RawParameters>(b'V', 21);
 /// Number of the ioctl that [`set_parameters`] makes.
-pub const IOC_S_PARM: u32 = opcode::read_write::<RawParameters>(b'V', 22);
+pub const IOC_S_PARM: Opcode = opcode::read_write::<RawParameters>(b'V', 22);
 /// Number of the ioctl that [`frame_size`] makes.
-pub const IOC_ENUM_FRAMESIZES: u32 = opcode::read_write::<FrameSize>(b'V', 74);
+pub const IOC_ENUM_FRAMESIZES: Opcode = opcode::read_write::<FrameSize>(b'V', 74);
 
 /// Opens a device, so that [`dequeue`] does not block.
 ///

@@ -279,6 +279,14 @@ fn video(table: &mut Table) {
         ("V4L2_CAP_TIMEPERFRAME", v4l2::PARM_TIME_PER_FRAME),
         ("V4L2_FIELD_NONE", v4l2::FIELD_NONE),
         ("V4L2_PIX_FMT_PRIV_MAGIC", v4l2::PixFormat::MAGIC),
+    ] {
+        table.value(name, u64::from(value));
+    }
+}
+
+/// The numbers of a video device's calls.
+fn video_calls(table: &mut Table) {
+    for (name, opcode) in [
         ("VIDIOC_QUERYCAP", v4l2::IOC_QUERYCAP),
         ("VIDIOC_ENUM_FMT", v4l2::IOC_ENUM_FMT),
         ("VIDIOC_G_FMT", v4l2::IOC_G_FMT),
@@ -293,7 +301,7 @@ fn video(table: &mut Table) {
         ("VIDIOC_S_PARM", v4l2::IOC_S_PARM),
         ("VIDIOC_ENUM_FRAMESIZES", v4l2::IOC_ENUM_FRAMESIZES),
     ] {
-        table.value(name, u64::from(value));
+        table.value(name, u64::from(opcode));
     }
 }
 
@@ -308,6 +316,7 @@ fn video_layouts_match_the_c_header() {
     }
     let mut table = Table::default();
     video(&mut table);
+    video_calls(&mut table);
     compare(&table, &[], "#include <linux/videodev2.h>\n");
 }
 

@@ -2,8 +2,10 @@
 //! Watching a transfer and stopping it.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use crate::sync::{AtomicU64, Mutex};
 
 /// Progress of a transfer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,28 +63,28 @@ pub(crate) struct Watch<'a> {
     control: &'a Control,
     total: u64,
     done: AtomicU64,
+    /// What was reported last. Held during a call: bytes of a content arrive in several threads.
+    told: Mutex<u64>,
 }
 
 impl<'a> Watch<'a> {
     /// Reports 0 of `total` bytes.
     pub(crate) fn start(control: &'a Control, total: u64) -> Self {
-        let watch = Self { control, total, done: AtomicU64::new(0) };
-        watch.report(0);
+        let watch = Self { control, total, done: AtomicU64::new(0), told: Mutex::new(0) };
+        watch.call(0);
         watch
     }
 
     /// Counts `bytes` more as moved.
     pub(crate) fn add(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
-        self.report(self.done.load(Ordering::Relaxed));
+        self.report();
     }
 
     /// Sets the count of bytes moved.
     pub(crate) fn set(&self, done: u64) {
-        let before = self.done.fetch_max(done, Ordering::Relaxed);
-        if done > before {
-            self.report(done);
-        }
+        self.done.fetch_max(done, Ordering::Relaxed);
+        self.report();
     }
 
     /// Bytes to move.
@@ -96,7 +98,20 @@ impl<'a> Watch<'a> {
         self.done.load(Ordering::Relaxed)
     }
 
-    fn report(&self, done: u64) {
+    /// Reports the count, if no thread has.
+    fn report(&self) {
+        if self.control.progress.is_none() {
+            return;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.done.load(Ordering::Relaxed);
+        if done > *told {
+            *told = done;
+            self.call(done);
+        }
+    }
+
+    fn call(&self, done: u64) {
         if let Some(callback) = &self.control.progress {
             callback(Progress { done: done.min(self.total), total: self.total });
         }
@@ -109,8 +124,6 @@ impl<'a> Watch<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, PoisonError};
-
     use super::*;
 
     /// The counts that a callback receives during a transfer of 100 bytes.
@@ -147,6 +160,31 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_several_threads_come_one_by_one_and_only_grow() {
+        const EACH: u64 = 20_000;
+        let (last, inside) = (AtomicU64::new(0), AtomicBool::new(false));
+        let shared = Arc::new((last, inside));
+        let progress = {
+            let shared = Arc::clone(&shared);
+            move |progress: Progress| {
+                let (last, inside) = &*shared;
+                assert!(!inside.swap(true, Ordering::Acquire), "a call during another");
+                let before = last.swap(progress.done, Ordering::Relaxed);
+                assert!(progress.done >= before, "{} after {before}", progress.done);
+                inside.store(false, Ordering::Release);
+            }
+        };
+        let control = Control { progress: Some(Arc::new(progress)), ..Control::default() };
+        let watch = Watch::start(&control, 2 * EACH);
+        std::thread::scope(|scope| {
+            let count = || (0..EACH).for_each(|_| watch.add(1));
+            scope.spawn(count);
+            count();
+        });
+        assert_eq!(shared.0.load(Ordering::Relaxed), 2 * EACH);
+    }
+
+    #[test]
     fn clones_of_a_token_are_cancelled_together() {
         let token = CancelToken::new();
         let control = Control { cancel: token.clone(), ..Control::default() };
@@ -155,5 +193,39 @@ mod tests {
         token.cancel();
         assert!(token.is_cancelled() && watch.is_cancelled());
         assert!(!CancelToken::new().is_cancelled());
+    }
+}
+
+/// Every order of two threads: tests/sanitize/run loom
+#[cfg(all(test, loom))]
+mod every_order {
+    use loom::sync::{Arc, atomic::AtomicBool};
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn loom_calls_come_one_by_one_only_grow_and_end_with_the_total() {
+        loom::model(|| {
+            // Threads of loom outlive the function, so what they borrow does.
+            let shared: &_ = Box::leak(Box::new((AtomicU64::new(0), AtomicBool::new(false))));
+            let progress = move |progress: Progress| {
+                assert!(!shared.1.swap(true, Ordering::Relaxed), "a call during another");
+                let before = shared.0.swap(progress.done, Ordering::Relaxed);
+                assert!(progress.done >= before, "{} after {before}", progress.done);
+                shared.1.store(false, Ordering::Relaxed);
+            };
+            let progress: std::sync::Arc<Callback> = std::sync::Arc::new(progress);
+            let control = Control { progress: Some(progress), ..Control::default() };
+            let control: &'static Control = Box::leak(Box::new(control));
+            let watch = Arc::new(Watch::start(control, 30));
+            let other = {
+                let watch = Arc::clone(&watch);
+                thread::spawn(move || watch.add(10))
+            };
+            watch.add(20);
+            other.join().expect("no panic");
+            assert_eq!(shared.0.load(Ordering::Relaxed), 30);
+        });
     }
 }

@@ -85,6 +85,7 @@ mod report;
 mod save;
 mod sending;
 mod settle;
+mod sync;
 mod threads;
 mod transfer;
 

@@ -57,7 +57,7 @@ use super::raw;
 /// `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap. One of
 /// them is private memory of this process that nothing else accesses during the call; the other may
 /// be accessed concurrently in any way, but not unmapped.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, sanitized))))]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the block reads and writes the bytes that the caller vouches for. The direction flag
     // is clear, as the ABI requires.
@@ -80,7 +80,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 ///
 /// As there.
-#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the block reads and writes the bytes that the caller vouches for.
     unsafe {
@@ -110,12 +110,13 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// The portable definition, for other processors.
+/// The portable definition, for other processors, and for Miri and sanitizers, which do not look into
+/// the blocks above.
 ///
 /// # Safety
 ///
 /// As there.
-#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(any(miri, sanitized, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     use std::sync::atomic::{AtomicU8, Ordering};
     for at in 0..len {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The second thread of a load: it allocates the pages that the first thread reads into.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use rustix::io::Errno as Os;
 
 use crate::memory;
 use crate::memory::Mapping;
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard};
 
 /// Allocates, zeroes and maps every page, and tracks how far it is.
 #[derive(Debug, Default)]
@@ -35,10 +36,20 @@ impl Drop for StopOnDrop<'_> {
 impl Supply {
     /// Allocates a range of the mapping, `step` bytes at a time.
     pub(crate) fn run(&self, mapping: &Mapping, start: u64, end: u64, step: u64) {
+        self.run_with(|at, len| mapping.populate(at, len, true), start, end, step);
+    }
+
+    fn run_with(
+        &self,
+        populate: impl Fn(u64, u64) -> rustix::io::Result<()>,
+        start: u64,
+        end: u64,
+        step: u64,
+    ) {
         let mut at = start;
         while at < end && !self.stop.load(Ordering::Relaxed) {
             let len = step.min(end - at);
-            let result = mapping.populate(at, len, true);
+            let result = populate(at, len);
             at += len;
             let mut state = self.state();
             match result {
@@ -145,5 +156,53 @@ mod tests {
         supply.run(&buf.mapping(true).expect("mapped"), 0, buf.len(), page_size());
         assert_eq!(supply.reaches(1, false), Ok(false));
         assert_eq!(pages(&buf), 0);
+    }
+}
+
+/// Every order of two threads: tests/sanitize/run loom
+#[cfg(all(test, loom))]
+mod every_order {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::AtomicU64;
+
+    #[test]
+    fn loom_waiter_always_learns_of_pages_and_errors() {
+        loom::model(|| {
+            let supply = Arc::new(Supply::default());
+            let supplier = {
+                let supply = Arc::clone(&supply);
+                let populate = |at, _| if at < 2 { Ok(()) } else { Err(Os::NOMEM) };
+                thread::spawn(move || supply.run_with(populate, 0, 4, 1))
+            };
+            assert_eq!(supply.reaches(2, true), Ok(true));
+            assert_eq!(supply.reaches(3, true), Err(Os::NOMEM));
+            assert_eq!(supply.reaches(1, true), Ok(true), "this page is there");
+            supplier.join().expect("no panic");
+        });
+    }
+
+    #[test]
+    fn loom_supply_that_is_stopped_ends_and_tells_only_what_is_there() {
+        loom::model(|| {
+            let supply = Arc::new(Supply::default());
+            let there = Arc::new(AtomicU64::new(0));
+            let supplier = {
+                let (supply, there) = (Arc::clone(&supply), Arc::clone(&there));
+                let populate = move |at, len| {
+                    there.store(at + len, Ordering::Relaxed);
+                    Ok(())
+                };
+                thread::spawn(move || supply.run_with(populate, 0, 2, 1))
+            };
+            if supply.reaches(1, false) == Ok(true) {
+                // The page is there for who has seen that it is.
+                assert!(there.load(Ordering::Relaxed) >= 1);
+            }
+            drop(StopOnDrop(&supply));
+            supplier.join().expect("no panic");
+        });
     }
 }
