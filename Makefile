@@ -80,10 +80,10 @@ coverage: programs series-programs ## which lines of the module and of the serie
 coverage-library: deps ## which lines of the library's crates their tests in Rust reach on this machine (needs nightly Rust)
 	tests/coverage/library
 
-# ONLY="address thread": AddressSanitizer, ThreadSanitizer, Miri, loom, of which only loom does without nightly Rust
+# SANITIZERS="address thread": AddressSanitizer, ThreadSanitizer, Miri, loom, of which only loom does without nightly Rust
 .PHONY: sanitize
 sanitize: deps ## the tests in Rust under ASan and TSan, in Miri and loom (an hour on two cores; needs nightly Rust)
-	tests/sanitize/run $(ONLY)
+	tests/sanitize/run $(SANITIZERS)
 
 SOAK_MINUTES ?= 18
 .PHONY: soak
