@@ -14,6 +14,7 @@
 mod args;
 mod buffer;
 mod changing;
+mod clone;
 mod control;
 mod device;
 mod disk;

@@ -3,9 +3,10 @@
 
 use crate::buffer;
 use crate::changing::{self, Cut};
+use crate::clone;
 use crate::device;
 use crate::fault::Armed;
-use crate::file::{self, Known};
+use crate::file::Known;
 use crate::full;
 use crate::judge::Span;
 use crate::limit;
@@ -115,7 +116,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
             if known.disk { Ok(()) } else { known.punch(at, length) }),
         Op::FileAllocate { file, at, length } => changed(world, file, |known|
             if known.disk { Ok(()) } else { known.allocate(at, length) }),
-        Op::FileClone { file, from, at, source, length } => file::clone(world, file, from, at, source, length),
+        Op::FileClone { file, from, at, source, length } => clone::clone(world, file, from, at, source, length),
         Op::FileUncache { file } => changed(world, file, |known| known.uncache()),
         Op::FileClose { file } => { if file < DISK { world.files[file as usize] = None; } Ok(()) }
 
