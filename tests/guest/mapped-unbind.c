@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 
+#include "plug.h"
 #include "premap.h"
 #include "ring.h"
 
@@ -19,7 +20,7 @@ static char type_path[128];
 
 static void write_pci(const char *to)
 {
-	proc_write(to, premap_pci());
+	proc_write(to, plug_pci());
 }
 
 static void unbind(void)
@@ -27,23 +28,10 @@ static void unbind(void)
 	write_pci("/sys/bus/pci/drivers/nvme/unbind");
 }
 
-static void wait_disk(void)
-{
-	int i, fd = -1;
-
-	for (i = 0; i < 400 && fd < 0; i++) {
-		fd = open(path, O_RDWR);
-		if (fd < 0)
-			sleep_ms(50);
-	}
-	check(fd >= 0);
-	close(fd);
-}
-
 static void bind_again(void)
 {
 	write_pci("/sys/bus/pci/drivers/nvme/bind");
-	wait_disk();
+	plug_wait(path);
 }
 
 /* All of the content, and whether it came through addresses that were there */
@@ -124,18 +112,9 @@ static void gone_meanwhile(void (*leave)(void), void (*back)(void))
 	works(true);
 }
 
-static void remove_device(void)
-{
-	char file[128];
-
-	snprintf(file, sizeof(file), "/sys/bus/pci/devices/%s/remove", premap_pci());
-	proc_write(file, "1");
-}
-
 static void rescan(void)
 {
-	proc_write("/sys/bus/pci/rescan", "1");
-	wait_disk();
+	plug_rescan(path);
 }
 
 static bool set_type(const char *type)
@@ -210,7 +189,7 @@ int main(void)
 	need_premap();
 	need_slots();
 	snprintf(type_path, sizeof(type_path), "/sys/bus/pci/devices/%s/iommu_group/type",
-		 premap_pci());
+		 plug_pci());
 	path = raw_disk();
 	file_pattern(path, LENGTH, 1);
 	buffer_create(&buf, BUFFER_HEAP, LENGTH);
@@ -219,7 +198,7 @@ int main(void)
 		trying("driver unbound, round %u", round);
 		gone_meanwhile(unbind, bind_again);
 		trying("device removed, round %u", round);
-		gone_meanwhile(remove_device, rescan);
+		gone_meanwhile(plug_remove, rescan);
 		trying("domain replaced, round %u", round);
 		gone_meanwhile(unbind_and_replace, bind_in_new_domain);
 	}

@@ -2,26 +2,10 @@
 /*
  * Buffers that stay mapped for a disk behind an IOMMU (kernel/series-mapped)
  */
+#include "plug.h"
 #include "premap.h"
 
 #define STATE	"/sys/kernel/debug/block/premap"
-
-const char *premap_pci(void)
-{
-	static char address[32];
-	char link[256], path[4096], *at;
-
-	if (address[0])
-		return address;
-	snprintf(link, sizeof(link), "/sys/block/%s/device/device",
-		 strrchr(raw_disk(), '/') + 1);
-	if (!realpath(link, path))
-		skip("%s is no NVMe disk", raw_disk());
-	at = strrchr(path, '/');
-	check(at && strlen(at + 1) < sizeof(address));
-	strcpy(address, at + 1);
-	return address;
-}
 
 void need_premap(void)
 {
@@ -32,7 +16,7 @@ void need_premap(void)
 			fail("%s is missing", STATE);
 		skip("this kernel does not keep buffers mapped");
 	}
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/iommu_group/type", premap_pci());
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/iommu_group/type", plug_pci());
 	if (!proc_read(path, type, sizeof(type)) || strncmp(type, "DMA", 3))
 		skip("%s is not behind an IOMMU", raw_disk());
 }
@@ -43,7 +27,7 @@ struct premap premap_now(void)
 	char text[4096], *line;
 
 	check(proc_read(STATE, text, sizeof(text)));
-	line = strstr(text, premap_pci());
+	line = strstr(text, plug_pci());
 	if (line)
 		check(sscanf(strchr(line, ' '), " tables %u bytes %llu used %llu", &now.tables,
 			     &now.bytes, &now.used) == 3);

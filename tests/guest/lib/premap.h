@@ -16,8 +16,6 @@ struct premap {
 
 /* Skips unless the kernel keeps buffers mapped and the raw disk is behind an IOMMU. */
 void need_premap(void);
-/* The PCI address of the raw disk, from before it was removed */
-const char *premap_pci(void);
 struct premap premap_now(void);
 /* Waits until @tables are mapped for the raw disk. */
 void premap_expect_tables(unsigned int tables);
