@@ -11,7 +11,7 @@ use crate::fault::{Armed, Fault, each};
 use crate::fence::{Fence, around};
 use crate::judge::{Moved, Span, into_file, into_pages};
 use crate::pages::{PAGE, bytes, is_multiple};
-use crate::world::{Outcome, World};
+use crate::world::{Kind, Outcome, World};
 
 /// How a transfer is made.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +143,9 @@ pub(crate) fn refused(
 ) -> Option<Errno> {
     let (buffer, _) = world.attached(buf)?;
     if let How::Copy = how {
-        return None;
+        // An exporter without file I/O
+        let odd = matches!(buffer.kind, Kind::Odd { .. }) && span.length > 0;
+        return odd.then_some(Errno::OPNOTSUPP);
     }
     if storing && !buffer.writable {
         Some(Errno::ACCESS)
