@@ -154,6 +154,9 @@ impl Target {
             fs::linkat(fs::CWD, in_proc(&file.fd()), fs::CWD, partial, AtFlags::SYMLINK_FOLLOW)
                 .map_err(step("name the finished file"))?;
             linked.set(true);
+            // btrfs of Linux 6.12 logs no file without a name, and then, with its folder, one of length 0.
+            rustix::io::retry_on_intr(|| fs::fdatasync(file.fd()))
+                .map_err(step("make it durable"))?;
         }
         // An SMB server may refuse to rename a file that is open. Linux then removes the file of the
         // new name and tries again (cifs_rename2() in fs/smb/client/inode.c).
