@@ -3,7 +3,7 @@
 
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import build, prebuilt, vmlinux
@@ -44,17 +44,19 @@ class Recipe:
     """How a kernel is built: its source and its configuration, the names of files in configs/."""
     source: Source | Series
     fragments: list
-    variables: tuple = ()    # of kbuild
+    counted: bool = False    # gcov counts the lines of the files that the patches change
 
     def with_pages(self, size):
-        return Recipe(self.source, [*self.fragments, size])
+        return replace(self, fragments=[*self.fragments, size])
+
+    def variables(self):
+        """Of kbuild."""
+        return [f"GCOV_PROFILE_{Path(name).stem}.o=y" for name in self.source.sources()] if self.counted else []
 
 
 CHECKED = ["remote", "debug", "encrypted"]
 ALONE = ["guest", "7.3", "series"]
 SERIES = Recipe(SERIES_7_3, [*ALONE, "file-io"])
-# gcov counts the lines of the files that the patches change.
-GCOV = tuple(f"GCOV_PROFILE_{Path(name).stem}.o=y" for name in SERIES_7_3.sources())
 SERIES_DEBUG = Recipe(SERIES_7_3, [*SERIES.fragments, *CHECKED])
 BUILT = {
     "amd64": {
@@ -68,7 +70,7 @@ BUILT = {
         # To measure what indirect calls cost
         "7.3-series-retpoline": Recipe(SERIES_7_3, [*SERIES.fragments, "retpoline"]),
         # For tests/coverage/series
-        "7.3-series-coverage": Recipe(SERIES_7_3, [*SERIES.fragments, "remote", "coverage", "encrypted"], GCOV),
+        "7.3-series-coverage": Recipe(SERIES_7_3, [*SERIES.fragments, "remote", "coverage", "encrypted"], counted=True),
         # With all fixes of the series, which are seven patch sets
         "7.3-fixes": Recipe(FIXES_7_3, [*ALONE, "encrypted"]),
         # One piece of the series, with the parts of other pieces that it needs
@@ -117,7 +119,7 @@ def ensure(name, arch=AMD64):
     if name in prebuilt.names(arch):
         return debian(name, arch)
     recipe = BUILT[arch.name][name]
-    directory = build.ensure(label(name, arch), recipe.source.ensure(), recipe.fragments, arch, recipe.variables)
+    directory = build.ensure(label(name, arch), recipe.source.ensure(), recipe.fragments, arch, recipe.variables())
     release = (directory / "include/config/kernel.release").read_text().strip()
     return Kernel(name, release, directory / arch.image, directory, debug="debug" in name, arch=arch)
 

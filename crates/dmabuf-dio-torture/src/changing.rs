@@ -15,7 +15,7 @@ use crate::judge::{Moved, Span, one_of};
 use crate::load;
 use crate::mapping::Mapping;
 use crate::pages::{PAGE, bytes, is_multiple, store, zero_pages};
-use crate::transfer::{How, module_call, pointless, refused};
+use crate::transfer::{How, goes, module_call};
 use crate::world::{DISK, Kind, Outcome, World};
 
 /// What the other thread does.
@@ -152,7 +152,7 @@ pub(crate) fn read(
     cut: Cut,
 ) -> Outcome {
     let how = How::Module { chunk: shape.0, depth: shape.1 };
-    if pointless(world, buf, span, how, false) || refused(world, buf, span, how, true).is_some() {
+    if !goes(world, buf, span, how, true) {
         return Ok(());
     }
     let Some(old) = cut_once(world, span, cut) else { return Ok(()) };
@@ -198,7 +198,7 @@ pub(crate) fn write(
     let how = How::Module { chunk: shape.0, depth: shape.1 };
     // The page cache and O_DIRECT have no block in common.
     let cut = Cut::of(to / PAGE as u64 * PAGE as u64, 0);
-    if pointless(world, buf, span, how, true) || refused(world, buf, span, how, false).is_some() {
+    if !goes(world, buf, span, how, false) {
         return Ok(());
     }
     let Some(old) = cut_once(world, span, cut) else { return Ok(()) };

@@ -15,7 +15,7 @@ use rustix::net::{
 use crate::judge::{Moved, Span, into_file, into_pages};
 use crate::load;
 use crate::pages::{PAGE, bytes, is_multiple};
-use crate::transfer::{How, module_call, pointless, refused};
+use crate::transfer::{How, goes, module_call};
 use crate::world::{Kind, Outcome, World};
 
 /// A child that runs `life` until it is killed.
@@ -69,8 +69,7 @@ pub(crate) fn transfer(
     let (Some((buffer, context)), Some(file)) = (world.attached(buf), world.file(span.file)) else {
         return Ok(());
     };
-    if pointless(world, buf, span, how, write)
-        || refused(world, buf, span, how, !write).is_some()
+    if !goes(world, buf, span, how, !write)
         || !world.broken(span.file).is_empty()
         || buffer.map.is_none()
         || buffer.imported

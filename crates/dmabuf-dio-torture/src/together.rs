@@ -17,7 +17,7 @@ use crate::file::freeze;
 use crate::judge::{Moved, Span, into_pages, note_file};
 use crate::ops::Op;
 use crate::pages::{PAGE, bytes, difference, parts};
-use crate::transfer::{How, explained, module_call, pointless, refused};
+use crate::transfer::{How, explained, goes, module_call};
 use crate::world::{DISK, Kind, Outcome, Stalled, World};
 
 /// Nothing waits for the other's disk; whatever does would wait for ever.
@@ -50,8 +50,7 @@ impl Part {
         let how = How::Module { chunk: shape.0, depth: shape.1 };
         let (buffer, context) = world.attached(buf)?;
         let file = world.file(span.file)?;
-        if pointless(world, buf, span, how, !storing)
-            || refused(world, buf, span, how, storing).is_some()
+        if !goes(world, buf, span, how, storing)
             || !world.broken(span.file).is_empty()
             || buffer.map.is_none()
             || span.at + span.length > file.bytes.len() as u64

@@ -156,6 +156,11 @@ pub(crate) fn refused(
     }
 }
 
+/// Is there something to try that is not refused?
+pub(crate) fn goes(world: &World<'_>, buf: u64, span: Span, how: How, storing: bool) -> bool {
+    !pointless(world, buf, span, how, !storing) && refused(world, buf, span, how, storing).is_none()
+}
+
 /// Does the range, or the state of buffer and file, make no sense to try?
 pub(crate) fn pointless(world: &World<'_>, buf: u64, span: Span, how: How, writing: bool) -> bool {
     let (Some((buffer, _)), Some(file)) = (world.attached(buf), world.file(span.file)) else {

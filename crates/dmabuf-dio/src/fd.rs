@@ -35,6 +35,7 @@ pub(crate) fn is_kept(fd: BorrowedFd<'_>) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSystem {
     Btrfs,
+    F2fs,
     Fuse,
     Hugetlbfs,
     /// Its files have no pages: those are another file's.
@@ -64,6 +65,7 @@ impl FileSystem {
         // linux/magic.h
         match found.map_or(0, |fs| fs.f_type as u32) {
             0x9123_683e => Self::Btrfs,
+            0xf2f5_2010 => Self::F2fs,
             0x6573_5546 => Self::Fuse,
             0x9584_58f6 => Self::Hugetlbfs,
             0x794c_7630 => Self::Overlay,

@@ -47,8 +47,14 @@ impl Sketch {
             return (self.heap(pages), pages);
         }
         let buf = self.random.in_range(0..BUFFERS as u64);
-        let (file, at, length, chunk, depth, gather) = (0, 0, pages * P, 0, 0, 0);
-        let (direct, writable, other) = (1, 1, 0);
+        self.load_file(buf, pages, (0, 0), 0, 1);
+        (buf, pages)
+    }
+
+    /// A LOAD of the first file, and its buffer is attached.
+    fn load_file(&mut self, buf: u64, pages: u64, shape: (u64, u64), gather: u64, direct: u64) {
+        let (file, at, length, (chunk, depth)) = (0, 0, pages * P, shape);
+        let (writable, other) = (1, 0);
         self.buffers[buf as usize] = Some(pages);
         self.ops.push(Op::Load {
             buf,
@@ -63,7 +69,6 @@ impl Sketch {
             other,
         });
         self.ops.push(Op::Attach { buf });
-        (buf, pages)
     }
 
     /// The process stands still in the middle of calls of many small requests.
@@ -74,25 +79,11 @@ impl Sketch {
             let direct = self.random.in_range(0..2);
             self.ops.push(Op::FileUncache { file: 0 });
             self.ops.push(Op::Freeze { microseconds, stop });
-            let (file, at, chunk, depth, length) = (0, 0, P, 1, pages * P);
+            let (at, chunk, depth, length) = (0, P, 1, pages * P);
             match self.random.in_range(0..4) {
                 0 => {
                     let buf = self.random.in_range(0..BUFFERS as u64);
-                    let (gather, writable, other) = (1, 1, 0);
-                    self.buffers[buf as usize] = Some(pages);
-                    self.ops.push(Op::Load {
-                        buf,
-                        file,
-                        at,
-                        length,
-                        chunk,
-                        depth,
-                        gather,
-                        direct,
-                        writable,
-                        other,
-                    });
-                    self.ops.push(Op::Attach { buf });
+                    self.load_file(buf, pages, (chunk, depth), 1, direct);
                 }
                 1 => {
                     let next = self.random.pick(&[Load, Read, Write, Slot]);

@@ -61,6 +61,11 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + '_ {
     move |error| format!("{what}: {error}")
 }
 
+/// Is kernel/series applied?
+fn has_series() -> bool {
+    std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default().contains("series")
+}
+
 impl<'a> Work<'a> {
     /// An empty folder, which is durable.
     pub(crate) fn start(
@@ -278,7 +283,7 @@ impl<'a> Work<'a> {
 
     /// `copy_file_range()` from a dma-buf: kernels with the series.
     fn copy(&mut self) -> Outcome {
-        if !std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default().contains("series") {
+        if !has_series() {
             return Ok(());
         }
         let Some(write) = self.write_of_kernel()? else { return Ok(()) };
@@ -295,8 +300,7 @@ impl<'a> Work<'a> {
     /// f2fs without the patch in kernel/series/f2fs flushes the disk after asynchronous direct writes only if
     /// something else of the file has changed, too.
     fn touch_on_f2fs(&self, file: &File) -> Outcome {
-        let fixed = std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default().contains("series");
-        if self.kind.name != "f2fs" || fixed {
+        if self.kind.name != "f2fs" || has_series() {
             return Ok(());
         }
         file.set_modified(std::time::SystemTime::now()).map_err(failed("futimens"))

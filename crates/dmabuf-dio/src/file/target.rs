@@ -17,6 +17,7 @@ use rustix::io::Errno as Os;
 use crate::direction::Direction;
 use crate::errno::IntoErrno;
 use crate::error::{DURABLE_NAME, Error, Result};
+use crate::fd::FileSystem;
 use crate::file;
 use crate::file::{File, Spec};
 use crate::memory::page::page_size;
@@ -128,9 +129,7 @@ impl Target {
     /// Without another change f2fs does not flush the disk after direct writes that were asynchronous: only
     /// those that it waited for set `FI_UPDATE_WRITE` (`f2fs_dio_write_iter()` up to Linux 7.3).
     fn touch_on_f2fs(&self) {
-        /// `include/uapi/linux/magic.h`
-        const F2FS: u32 = 0xf2f5_2010;
-        if fs::fstatfs(self.file.fd()).is_ok_and(|stat| stat.f_type as u32 == F2FS) {
+        if self.file.system == FileSystem::F2fs {
             let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
             let times = Timestamps {
                 last_access: time(fs::UTIME_OMIT),
