@@ -33,15 +33,33 @@ impl Disk {
 
     /// Makes a part fail, in whole sectors; an empty one: none.
     pub(crate) fn fail(&mut self, broken: Range<usize>) -> Result<(), String> {
+        self.with_part(broken.clone(), "error", |_| String::new())?;
+        self.broken = broken;
+        Ok(())
+    }
+
+    /// Makes a part answer so much later, until a part fails, or none.
+    pub(crate) fn slow(&mut self, part: Range<usize>, milliseconds: u64) -> Result<(), String> {
+        let later = |below: &str| format!("{below} {milliseconds}");
+        self.with_part(part, "delay", later)?;
+        self.broken = 0..0;
+        Ok(())
+    }
+
+    /// A part is of another target, whose arguments are made from the place below.
+    fn with_part(
+        &mut self,
+        other: Range<usize>,
+        kind: &'static str,
+        arguments: impl Fn(&str) -> String,
+    ) -> Result<(), String> {
         let mut targets = Vec::new();
-        let mut part = |range: Range<usize>, works: bool| {
+        let mut part = |range: Range<usize>, plain: bool| {
             if !range.is_empty() {
                 let start = range.start as u64 / SECTOR;
-                let (kind, arguments) = if works {
-                    ("linear", format!("{} {start}", self.below))
-                } else {
-                    ("error", String::new())
-                };
+                let below = format!("{} {start}", self.below);
+                let (kind, arguments) =
+                    if plain { ("linear", below) } else { (kind, arguments(&below)) };
                 targets.push(Target {
                     start,
                     length: range.len() as u64 / SECTOR,
@@ -50,12 +68,10 @@ impl Disk {
                 });
             }
         };
-        part(0..broken.start, true);
-        part(broken.clone(), false);
-        part(broken.end..SIZE, true);
-        self.device.load(&targets)?;
-        self.broken = broken;
-        Ok(())
+        part(0..other.start, true);
+        part(other.clone(), false);
+        part(other.end..SIZE, true);
+        self.device.load(&targets)
     }
 
     /// Makes all requests wait, or go on.

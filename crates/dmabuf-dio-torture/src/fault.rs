@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 
 use dmabuf_dio_sys::Errno;
 
-use crate::freezer;
+use crate::freezer::{self, Still};
 
 /// For the next transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum Armed {
     /// A signal, after so many microseconds.
     Signal(u64),
     /// The process stands still again and again: `freezer.rs`.
-    Freeze { microseconds: u64, stop: bool },
+    Freeze { microseconds: u64, how: Still },
     /// Each of its allocations fails once.
     FailEach,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Fault {
     Signal(u64),
     Freeze {
         microseconds: u64,
-        stop: bool,
+        how: Still,
     },
     /// The nth allocation fails.
     Nth(u64),
@@ -44,7 +44,7 @@ impl Fault {
                 alarm(0);
                 (result, true)
             }
-            Self::Freeze { microseconds, stop } => freezer::around(microseconds, stop, call),
+            Self::Freeze { microseconds, how } => freezer::around(microseconds, how, call),
             Self::Nth(nth) => {
                 let mut open = std::fs::File::options();
                 open.read(true).write(true);
@@ -95,7 +95,7 @@ pub(crate) fn each(
     match armed {
         Armed::Nothing => attempt(Fault::None)?,
         Armed::Signal(microseconds) => attempt(Fault::Signal(microseconds))?,
-        Armed::Freeze { microseconds, stop } => attempt(Fault::Freeze { microseconds, stop })?,
+        Armed::Freeze { microseconds, how } => attempt(Fault::Freeze { microseconds, how })?,
         Armed::FailEach => {
             for nth in 1..500 {
                 let failed = attempt(Fault::Nth(nth));

@@ -52,10 +52,14 @@ impl Known {
     }
 
     pub(crate) fn on_disk(path: &Path, length: usize) -> Result<Self, String> {
-        let mut file = Self::open(path, false)?;
-        file.disk = true;
+        let mut file = Self::again(path, Vec::new())?;
         file.write(0, &stamp(77, 0, length))?;
         Ok(file)
+    }
+
+    /// A disk that has these bytes.
+    pub(crate) fn again(path: &Path, bytes: Vec<u8>) -> Result<Self, String> {
+        Ok(Self { bytes, disk: true, ..Self::open(path, false)? })
     }
 
     pub(crate) fn fd(&self, direct: u64) -> BorrowedFd<'_> {

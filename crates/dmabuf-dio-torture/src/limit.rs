@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LOAD of a process whose control group may have only so much memory. It succeeds, or it fails with
-//! ENOMEM; nobody is killed for it.
+//! A process whose control group may have only so much memory. LOAD succeeds, or it fails with ENOMEM; READ
+//! and WRITE through the page cache succeed. Nobody is killed for them.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -10,9 +10,12 @@ use dmabuf_dio_sys::{Errno, dio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::control::Group;
+use crate::file::Known;
 use crate::load;
-use crate::pages::{PAGE, stamp, store, zero_pages};
+use crate::mapping::Mapping;
+use crate::pages::{PAGE, difference, stamp, store, zero_pages};
 use crate::process::{Child, receive, send};
+use crate::transfer::module_call;
 use crate::world::{Kind, Outcome, World};
 
 /// What a process and LOAD need beside the buffer: charges are made in advance for each processor.
@@ -49,6 +52,26 @@ fn limited(file: &File, length: u64, group: &Group, limit: u64) -> Result<OwnedF
     loaded
 }
 
+/// What a child returns, and whether anybody was killed for the group's memory.
+fn of_child(
+    group: &Group,
+    life: impl FnOnce() -> Result<OwnedFd, Errno>,
+) -> Result<(Result<OwnedFd, Errno>, bool), String> {
+    let sockets =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let (ours, theirs) = sockets.map_err(|errno| format!("socketpair: {errno}"))?;
+    let child = Child::start(|| {
+        send(theirs.as_fd(), &life());
+        // SAFETY: waits for signals.
+        unsafe { libc::pause() };
+    })?;
+    drop(theirs);
+    let loaded = receive(ours.as_fd());
+    let killed = group.number("memory.events", "oom_kill") > 0;
+    drop(child);
+    if killed { Ok((Err(Errno::NOMEM), true)) } else { loaded.map(|loaded| (loaded, false)) }
+}
+
 pub(crate) fn load(
     world: &mut World<'_>,
     at: u64,
@@ -65,22 +88,11 @@ pub(crate) fn load(
     }
     let bytes = stamp(at, 0, length as usize);
     let file = source(world, direct, &bytes)?;
-    let sockets =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-    let (ours, theirs) = sockets.map_err(|errno| format!("socketpair: {errno}"))?;
-    let child = Child::start(|| {
-        send(theirs.as_fd(), &limited(&file, length, &group, limit));
-        // SAFETY: waits for signals.
-        unsafe { libc::pause() };
-    })?;
-    drop(theirs);
-    let loaded = receive(ours.as_fd());
-    let killed = group.number("memory.events", "oom_kill");
-    drop(child);
-    if killed > 0 {
+    let (loaded, killed) = of_child(&group, || limited(&file, length, &group, limit))?;
+    if killed {
         return Err(format!("LOAD of {length} bytes has processes killed, limit {limit}"));
     }
-    match loaded? {
+    match loaded {
         Ok(_) if length > limit => {
             Err(format!("LOAD of {length} bytes, where {limit} are allowed"))
         }
@@ -96,4 +108,63 @@ pub(crate) fn load(
         }
         Err(errno) => Err(format!("LOAD of {length} bytes, where {limit} are allowed: {errno}")),
     }
+}
+
+/// Runs in the child: READ of `source` and WRITE to `target`, which was a hole, with little memory for the page
+/// cache.
+fn passed(
+    source: &File,
+    target: &File,
+    length: u64,
+    group: &Group,
+    limit: u64,
+) -> Result<OwnedFd, Errno> {
+    let max = File::options().write(true).open(group.path("memory.max"));
+    let (Ok(max), Ok(())) = (max, group.enter()) else { return Err(Errno::PERM) };
+    let context = dio::open()?;
+    let buffer = load::request(context.as_fd(), target.as_fd(), 0, length)?;
+    dio::attach(context.as_fd(), buffer.as_fd(), &mut dio::Attach::default())?;
+    let write = |limit: &str| rustix::io::write(&max, limit.as_bytes()).map_err(|_| Errno::PERM);
+    // The buffer is charged, too.
+    write(&(length + limit).to_string())?;
+    let range = (0, 0, length);
+    let read = module_call(context.as_fd(), source.as_fd(), range, (0, 0), dio::read);
+    let written = module_call(context.as_fd(), target.as_fd(), range, (0, 0), dio::write);
+    write("max")?;
+    match [read, written].iter().find(|moved| moved.done < length) {
+        Some(moved) => Err(moved.errno.unwrap_or(Errno::NODATA)),
+        None => Ok(buffer),
+    }
+}
+
+pub(crate) fn pass(world: &World<'_>, length: u64, limit: u64) -> Outcome {
+    if !world.machine.groups || length < PAGE as u64 {
+        return Ok(());
+    }
+    let group = Group::create("torture-limited")?;
+    if !group.path("memory.max").exists() {
+        return Ok(());
+    }
+    let bytes = stamp(limit, 0, length as usize);
+    let mut source = Known::create(&world.machine.folder, length, 1, 0)?;
+    source.write(0, &bytes)?;
+    source.uncache()?;
+    let mut target = Known::create(&world.machine.folder, length, 1, 0)?;
+    let (loaded, killed) =
+        of_child(&group, || passed(&source.plain, &target.plain, length, &group, limit))?;
+    if killed {
+        return Err(format!(
+            "READ and WRITE of {length} bytes have processes killed, limit {limit}"
+        ));
+    }
+    let buffer =
+        loaded.map_err(|errno| format!("READ and WRITE within a limit of {limit}: {errno}"))?;
+    world.machine.did("READ and WRITE within a limit");
+    let mut expected = bytes.clone();
+    expected.resize(bytes.len().next_multiple_of(PAGE), 0);
+    let actual = Mapping::of(buffer.as_fd(), expected.len(), false)?.bytes();
+    difference("the buffer", &actual, &expected)?;
+    target.bytes = bytes;
+    target.uncache()?;
+    target.check()
 }

@@ -31,6 +31,8 @@ pub(crate) struct Machine {
     pub(crate) fences: bool,
     /// Control groups of version 2
     pub(crate) groups: bool,
+    /// It can be suspended for a moment.
+    pub(crate) suspends: bool,
     /// A processor that can go offline
     pub(crate) processor: Option<usize>,
     /// `/proc/thread-self/fail-nth`
@@ -70,6 +72,7 @@ impl Machine {
                 .inspect_err(|why| eprintln!("no fences: {why}"))
                 .is_ok(),
             groups: crate::control::prepare(),
+            suspends: crate::freezer::prepare(),
             processor: processor(),
             tally: RefCell::default(),
             fail_nth: std::fs::exists("/proc/thread-self/fail-nth").unwrap_or(false),
@@ -108,6 +111,7 @@ impl std::fmt::Display for Machine {
             ("series", self.series),
             ("fences", self.fences),
             ("groups", self.groups),
+            ("suspend", self.suspends),
             ("hotplug", self.processor.is_some()),
             ("fail-nth", self.fail_nth),
         ];

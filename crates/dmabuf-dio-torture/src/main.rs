@@ -36,6 +36,7 @@ mod module;
 mod ops;
 mod pages;
 mod plan;
+mod plug;
 mod powercut;
 mod process;
 mod procfs;
@@ -51,6 +52,7 @@ mod store;
 mod swap;
 mod together;
 mod transfer;
+mod unplug;
 mod world;
 
 use std::process::ExitCode;

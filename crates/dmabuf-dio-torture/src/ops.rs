@@ -119,6 +119,11 @@ ops! {
     ChildLoad "child-load" { buf, file, at, length, direct }
     /// LOAD of a file that was not written, by a child that may have `limit` bytes of memory.
     LimitedLoad "limited-load" { buf, length, direct, limit }
+    /// READ and WRITE through the page cache by a child that may have `limit` bytes beside the buffer.
+    LimitedMove "limited-move" { length, limit }
+    /// READ from a disk that is unplugged, or gives no answer, after so long: `plug.rs`.
+    UnpluggedRead "unplugged-read" { buf, at, offset, length, chunk, depth, disk, microseconds }
+    UnpluggedWrite "unplugged-write" { buf, at, offset, length, chunk, depth, disk, microseconds }
 
     /// `flags`: 1 for `READ_FIXED`, 2 for `WRITE_FIXED`.
     Slot "slot" { slot, buf, page, length, flags }
@@ -137,11 +142,14 @@ ops! {
 
     /// A part of the disk fails.
     Break "break" { at, length }
+    /// A part of the disk answers later.
+    Slow "slow" { at, length, milliseconds }
     Heal "heal" {}
     /// A signal arrives during the next transfer.
     Signal "signal" { microseconds }
-    /// The process is frozen, or `stop`: gets stop signals, during the next transfer.
-    Freeze "freeze" { microseconds, stop }
+    /// The process stands still during the next transfer; `how`: the freezer, 1 stop signals, 2 the
+    /// machine is suspended.
+    Freeze "freeze" { microseconds, how }
     /// A device has a fence on the buffer during the next transfer; `stores`: as a writer.
     Fence "fence" { buf, stores, microseconds }
     /// Another thread does something while the next transfer runs: `disturb.rs`.

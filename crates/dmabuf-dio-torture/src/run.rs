@@ -7,6 +7,7 @@ use crate::clone;
 use crate::device;
 use crate::fault::Armed;
 use crate::file::Known;
+use crate::freezer::Still;
 use crate::full;
 use crate::judge::Span;
 use crate::limit;
@@ -21,6 +22,7 @@ use crate::state::State;
 use crate::store;
 use crate::together;
 use crate::transfer::{self, How};
+use crate::unplug::{self, Pull};
 use crate::world::{DISK, Outcome, Stalled, World};
 
 /// Something that must not be.
@@ -146,6 +148,11 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::ChildLoad { buf, file, at, length, direct } =>
             process::load(world, buf, Span { file, at, offset: 0, length, direct }),
         Op::LimitedLoad { buf, length, direct, limit } => limit::load(world, buf, length, direct, limit),
+        Op::LimitedMove { length, limit } => limit::pass(world, length, limit),
+        Op::UnpluggedRead { buf, at, offset, length, chunk, depth, disk, microseconds } =>
+            unplug::read(world, buf, Span { file: DISK, at, offset, length, direct: 1 }, (chunk, depth), Pull { disk, microseconds }),
+        Op::UnpluggedWrite { buf, at, offset, length, chunk, depth, disk, microseconds } =>
+            unplug::write(world, buf, Span { file: DISK, at, offset, length, direct: 1 }, (chunk, depth), Pull { disk, microseconds }),
 
         Op::Slot { slot, buf, page, length, flags } => slot::register(world, slot, buf, page, length, flags),
         Op::Join { slot, buf, buf2, flags } => slot::join(world, slot, buf, buf2, flags),
@@ -179,9 +186,18 @@ fn fault(world: &mut World<'_>, op: &Op) -> Outcome {
             let part = at.min(end) as usize..(at + length).min(end) as usize;
             world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(part))
         }
+        Op::Slow { at, length, milliseconds } => {
+            let end = crate::disk::SIZE as u64;
+            let part = at.min(end) as usize..(at + length).min(end) as usize;
+            world.disk.as_mut().map_or(Ok(()), |disk| disk.slow(part, milliseconds))
+        }
         Op::Heal {} => world.disk.as_mut().map_or(Ok(()), |disk| disk.fail(0..0)),
         Op::Signal { microseconds } => { world.armed = Armed::Signal(microseconds); Ok(()) }
-        Op::Freeze { microseconds, stop } => { world.armed = Armed::Freeze { microseconds, stop: stop != 0 }; Ok(()) }
+        Op::Freeze { microseconds, how } => {
+            let how = Still::of(how);
+            if how != Still::Suspended || world.machine.suspends { world.armed = Armed::Freeze { microseconds, how }; }
+            Ok(())
+        }
         Op::Beside { kind, place } => { world.beside = Some((kind, place)); Ok(()) }
         Op::Fence { buf, stores, microseconds } => buffer::fence(world, buf, stores != 0, microseconds),
         Op::Stall {} => { world.stalled = Some(Stalled::Disk); Ok(()) }

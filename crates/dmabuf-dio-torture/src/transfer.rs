@@ -66,8 +66,7 @@ pub(crate) fn note_errors(world: &World<'_>, moved: Moved, fault: Fault, fired: 
     }
     match fault {
         Fault::Signal(_) => world.machine.did("signal"),
-        Fault::Freeze { stop: false, .. } if fired => world.machine.did("frozen in a call"),
-        Fault::Freeze { .. } if fired => world.machine.did("stopped in a call"),
+        Fault::Freeze { how, .. } if fired => world.machine.did(how.name()),
         Fault::Nth(_) if fired => world.machine.did("allocation made to fail"),
         _ => {}
     }

@@ -2,15 +2,18 @@
 //! What happens to the whole machine, or to files by others, at the end of some rounds: the
 //! operations before are those that the seed has always meant.
 
+use crate::disk;
 use crate::disturb::HOTPLUG;
+use crate::mapper::SECTOR;
 use crate::ops::Op;
+use crate::plug;
 use crate::random::Random;
 use crate::world::{BUFFERS, DEVICES, DISK, SLOTS};
 
 use super::{Load, P, Read, Sketch, Slot, Write};
 
 /// How many there are.
-const FAULTS: u64 = 8;
+const FAULTS: u64 = 10;
 /// Mixed into the seed.
 const OTHER: u64 = 0x5eed_0fa1;
 
@@ -33,6 +36,8 @@ impl Sketch {
             4 => self.clones(),
             5 => self.changing_file(),
             6 => self.small(),
+            7 => self.unplugged(),
+            8 => self.slow(),
             _ => self.reload(),
         }
     }
@@ -75,10 +80,10 @@ impl Sketch {
     fn still(&mut self) {
         let (buf, pages) = self.anew();
         for _ in 0..4 {
-            let (microseconds, stop) = (self.random.in_range(1..4000), self.random.in_range(0..2));
+            let (microseconds, how) = (self.random.in_range(1..4000), self.random.in_range(0..3));
             let direct = self.random.in_range(0..2);
             self.ops.push(Op::FileUncache { file: 0 });
-            self.ops.push(Op::Freeze { microseconds, stop });
+            self.ops.push(Op::Freeze { microseconds, how });
             let (at, chunk, depth, length) = (0, P, 1, pages * P);
             match self.random.in_range(0..4) {
                 0 => {
@@ -113,13 +118,17 @@ impl Sketch {
     /// A processor goes offline and comes back while transfers run.
     fn hotplug(&mut self) {
         let (buf, pages) = self.anew();
+        let milliseconds = self.random.in_range(1..8);
+        self.ops.push(Op::Slow { at: 0, length: disk::SIZE as u64, milliseconds });
         for turn in 0..4 {
-            let (direct, file) = (self.random.in_range(0..2), 0);
+            let (direct, file) =
+                if turn == 0 { (self.random.in_range(0..2), 0) } else { (1, DISK) };
             self.ops.push(Op::FileUncache { file });
             self.ops.push(Op::Beside { kind: HOTPLUG, place: 0 });
-            if turn < 2 {
-                // Takes long.
-                let (at, offset, length, chunk, depth) = (0, 0, pages * P, P, 1);
+            if turn < 3 {
+                // Takes long, so that it is in the middle when a processor goes.
+                let length = (pages * P).min(disk::SIZE as u64 / P * P);
+                let (at, offset, chunk, depth) = (0, 0, P, 1);
                 self.ops.push(Op::Read { buf, file, at, offset, length, chunk, depth, direct });
             } else {
                 let next = self.random.pick(&[Load, Read, Write, Slot]);
@@ -262,6 +271,58 @@ impl Sketch {
             self.buffers[buf as usize] = Some(length.div_ceil(P));
             self.ops.push(Op::LimitedLoad { buf, length, direct, limit });
             self.ops.push(Op::Attach { buf });
+            let length = self.random.in_range(P..8 << 20);
+            let limit = self.random.in_range(4 << 20..12 << 20) / P * P;
+            self.ops.push(Op::LimitedMove { length, limit });
         }
+    }
+
+    /// A disk is unplugged, or gives no answer, during READ or WRITE.
+    fn unplugged(&mut self) {
+        let (buf, pages) = self.anew();
+        for _ in 0..3 {
+            let disk = self.random.in_range(0..plug::KINDS);
+            let microseconds = self.random.in_range(1..8000);
+            // Small requests are long under way; each that gets no answer takes a second.
+            let chunk = if disk < 2 { P } else { 16 * P };
+            let depth = self.random.pick(&[0, 1, 1, 2, 8]);
+            let sectors = pages * P / SECTOR;
+            let offset = self.random.in_range(0..sectors) * SECTOR;
+            let length = pages * P - offset;
+            let at = self.random.in_range(0..(plug::SIZE as u64 - length) / SECTOR) * SECTOR;
+            self.ops.push(if self.random.one_in(2) {
+                Op::UnpluggedRead { buf, at, offset, length, chunk, depth, disk, microseconds }
+            } else {
+                Op::UnpluggedWrite { buf, at, offset, length, chunk, depth, disk, microseconds }
+            });
+            let next = self.random.pick(&[Read, Write]);
+            self.draw(next);
+        }
+    }
+
+    /// A part of the disk answers late.
+    fn slow(&mut self) {
+        let (buf, pages) = self.anew();
+        let size = disk::SIZE as u64;
+        for _ in 0..4 {
+            let at = self.random.in_range(0..size / SECTOR) * SECTOR;
+            let length = SECTOR * self.random.in_range(1..80);
+            let milliseconds = self.random.in_range(1..30);
+            self.ops.push(Op::Slow { at, length, milliseconds });
+            if self.random.one_in(3) {
+                let microseconds = self.random.in_range(1..30_000);
+                self.ops.push(Op::Signal { microseconds });
+            }
+            let (at, offset, length) = self.span(DISK, pages * P);
+            let (direct, (chunk, depth)) = (self.random.in_range(0..2), self.shape());
+            let file = DISK;
+            self.ops.push(if self.random.one_in(2) {
+                Op::Read { buf, file, at, offset, length, chunk, depth, direct }
+            } else {
+                let length = length.min(size.saturating_sub(at)).max(1);
+                Op::Write { buf, file, at, offset, length, chunk, depth, direct }
+            });
+        }
+        self.ops.push(Op::Heal {});
     }
 }
