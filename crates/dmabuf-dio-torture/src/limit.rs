@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process whose control group may have only so much memory. LOAD succeeds, or it fails with ENOMEM; READ
-//! and WRITE through the page cache succeed. Nobody is killed for them.
+//! through the page cache succeeds. Nobody is killed for them.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -110,11 +110,10 @@ pub(crate) fn load(
     }
 }
 
-/// Runs in the child: READ of `source` and WRITE to `target`, which was a hole, with little memory for the page
-/// cache.
-fn passed(
+/// Runs in the child: READ of `source` into a buffer of a hole, with little memory for the page cache.
+fn cached(
     source: &File,
-    target: &File,
+    hole: &File,
     length: u64,
     group: &Group,
     limit: u64,
@@ -122,22 +121,22 @@ fn passed(
     let max = File::options().write(true).open(group.path("memory.max"));
     let (Ok(max), Ok(())) = (max, group.enter()) else { return Err(Errno::PERM) };
     let context = dio::open()?;
-    let buffer = load::request(context.as_fd(), target.as_fd(), 0, length)?;
+    let buffer = load::request(context.as_fd(), hole.as_fd(), 0, length)?;
     dio::attach(context.as_fd(), buffer.as_fd(), &mut dio::Attach::default())?;
     let write = |limit: &str| rustix::io::write(&max, limit.as_bytes()).map_err(|_| Errno::PERM);
     // The buffer is charged, too.
     write(&(length + limit).to_string())?;
-    let range = (0, 0, length);
-    let read = module_call(context.as_fd(), source.as_fd(), range, (0, 0), dio::read);
-    let written = module_call(context.as_fd(), target.as_fd(), range, (0, 0), dio::write);
+    let read = module_call(context.as_fd(), source.as_fd(), (0, 0, length), (0, 0), dio::read);
     write("max")?;
-    match [read, written].iter().find(|moved| moved.done < length) {
-        Some(moved) => Err(moved.errno.unwrap_or(Errno::NODATA)),
+    match read.errno {
+        Some(errno) => Err(errno),
+        None if read.done < length => Err(Errno::NODATA),
         None => Ok(buffer),
     }
 }
 
-pub(crate) fn pass(world: &World<'_>, length: u64, limit: u64) -> Outcome {
+/// READ only: the kernel kills who writes much through the page cache within a limit, be it by `write()`.
+pub(crate) fn read(world: &World<'_>, length: u64, limit: u64) -> Outcome {
     if !world.machine.groups || length < PAGE as u64 {
         return Ok(());
     }
@@ -145,26 +144,19 @@ pub(crate) fn pass(world: &World<'_>, length: u64, limit: u64) -> Outcome {
     if !group.path("memory.max").exists() {
         return Ok(());
     }
-    let bytes = stamp(limit, 0, length as usize);
-    let mut source = Known::create(&world.machine.folder, length, 1, 0)?;
-    source.write(0, &bytes)?;
+    let folder = &world.machine.folder;
+    let (mut source, hole) =
+        (Known::create(folder, length, 1, 0)?, Known::create(folder, length, 1, 0)?);
+    source.write(0, &stamp(limit, 0, length as usize))?;
     source.uncache()?;
-    let mut target = Known::create(&world.machine.folder, length, 1, 0)?;
-    let (loaded, killed) =
-        of_child(&group, || passed(&source.plain, &target.plain, length, &group, limit))?;
+    let life = || cached(&source.plain, &hole.plain, length, &group, limit);
+    let (read, killed) = of_child(&group, life)?;
     if killed {
-        return Err(format!(
-            "READ and WRITE of {length} bytes have processes killed, limit {limit}"
-        ));
+        return Err(format!("READ of {length} bytes has processes killed, limit {limit}"));
     }
-    let buffer =
-        loaded.map_err(|errno| format!("READ and WRITE within a limit of {limit}: {errno}"))?;
-    world.machine.did("READ and WRITE within a limit");
-    let mut expected = bytes.clone();
-    expected.resize(bytes.len().next_multiple_of(PAGE), 0);
-    let actual = Mapping::of(buffer.as_fd(), expected.len(), false)?.bytes();
-    difference("the buffer", &actual, &expected)?;
-    target.bytes = bytes;
-    target.uncache()?;
-    target.check()
+    let buffer = read.map_err(|errno| format!("READ within a limit of {limit}: {errno}"))?;
+    world.machine.did("READ within a limit");
+    source.bytes.resize(source.bytes.len().next_multiple_of(PAGE), 0);
+    let actual = Mapping::of(buffer.as_fd(), source.bytes.len(), false)?.bytes();
+    difference("the buffer", &actual, &source.bytes)
 }

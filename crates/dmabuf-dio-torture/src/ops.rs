@@ -115,12 +115,14 @@ ops! {
     /// READ by a child again and again, until it is killed or, `exec`, starts another program.
     ChildRead "child-read" { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec }
     ChildWrite "child-write" { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec }
+    /// `READ_FIXED` by a child with a ring of its own, or `write`: `WRITE_FIXED`, until it is killed.
+    ChildSlot "child-slot" { buf, file, at, offset, length, direct, write, microseconds }
     /// LOAD by a child, which sends the buffer through a socket and is killed.
     ChildLoad "child-load" { buf, file, at, length, direct }
     /// LOAD of a file that was not written, by a child that may have `limit` bytes of memory.
     LimitedLoad "limited-load" { buf, length, direct, limit }
-    /// READ and WRITE through the page cache by a child that may have `limit` bytes beside the buffer.
-    LimitedMove "limited-move" { length, limit }
+    /// READ through the page cache by a child that may have `limit` bytes beside the buffer.
+    LimitedRead "limited-read" { length, limit }
     /// READ from a disk that is unplugged, or gives no answer, after so long: `plug.rs`.
     UnpluggedRead "unplugged-read" { buf, at, offset, length, chunk, depth, disk, microseconds }
     UnpluggedWrite "unplugged-write" { buf, at, offset, length, chunk, depth, disk, microseconds }

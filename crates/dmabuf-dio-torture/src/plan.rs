@@ -417,7 +417,7 @@ mod tests {
             .map(|op| op.to_string().split(' ').next().unwrap_or_default().to_owned())
             .collect();
         // All but file-close, which rounds do at their end.
-        assert_eq!(drawn.len(), 70, "{drawn:?}");
+        assert_eq!(drawn.len(), 71, "{drawn:?}");
     }
 
     #[test]

@@ -15,8 +15,17 @@ use rustix::net::{
 use crate::judge::{Moved, Span, into_file, into_pages};
 use crate::load;
 use crate::pages::{PAGE, bytes, is_multiple};
+use crate::procfs::number;
+use crate::ring::Ring;
 use crate::transfer::{How, goes, module_call};
 use crate::world::{Kind, Outcome, World};
+
+const TRIES: u32 = 10_000;
+
+/// To the module.
+fn references() -> i64 {
+    number("/sys/module/dmabuf_dio/refcnt", "")
+}
 
 /// A child that runs `life` until it is killed.
 pub(crate) struct Child(libc::pid_t);
@@ -55,17 +64,52 @@ pub(crate) struct End {
     pub(crate) exec: bool,
 }
 
-/// A child repeats a READ or WRITE until it ends in the middle of one. Then each byte of the
-/// destination is the old one or the new one.
+/// How a child transfers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Means {
+    /// READ or WRITE, with this size and number of requests.
+    Module(u64, u64),
+    /// A slot of a ring of its own, which may go on for a while after the child.
+    Slot,
+}
+
+impl Means {
+    /// Again and again. Returns if that cannot be.
+    fn repeat(self, write: bool, context: BorrowedFd<'_>, file: BorrowedFd<'_>, span: Span) {
+        let make = if write { dio::write } else { dio::read };
+        let length = span.length;
+        match self {
+            Self::Module(chunk, depth) => loop {
+                let range = (span.at, span.offset, length);
+                module_call(context, file, range, (chunk, depth), make);
+            },
+            Self::Slot => {
+                let flags = dio::SLOT_READ | dio::SLOT_WRITE;
+                let slot = dio::Slot { buf_offset: span.offset, length, index: 0, flags };
+                let Ok(ring) = Ring::new(1) else { return };
+                while ring.register(context, &slot).is_ok() {
+                    let mut moved = true;
+                    while moved {
+                        moved = ring.transfer(write, 0, 0, length as u32, file, span.at).is_ok();
+                    }
+                    let _ = ring.clear(0);
+                }
+            }
+        }
+    }
+}
+
+/// A child repeats a transfer until it ends in the middle of one. Then each byte of the destination
+/// is the old one or the new one.
 pub(crate) fn transfer(
     world: &mut World<'_>,
     write: bool,
     buf: u64,
     span: Span,
-    shape: (u64, u64),
+    means: Means,
     end: End,
 ) -> Outcome {
-    let how = How::Module { chunk: shape.0, depth: shape.1 };
+    let how = How::Module { chunk: 0, depth: 0 };
     let (Some((buffer, context)), Some(file)) = (world.attached(buf), world.file(span.file)) else {
         return Ok(());
     };
@@ -77,13 +121,12 @@ pub(crate) fn transfer(
     {
         return Ok(());
     }
+    if matches!(means, Means::Slot) && !world.machine.slots {
+        return Ok(());
+    }
     let fd = file.fd(span.direct);
-    let make = if write { dio::write } else { dio::read };
-    let again = move || {
-        loop {
-            module_call(context, fd, (span.at, span.offset, span.length), shape, make);
-        }
-    };
+    let again = move || means.repeat(write, context, fd, span);
+    let before = references();
     let child = Child::start(|| {
         if !end.exec {
             again();
@@ -108,7 +151,18 @@ pub(crate) fn transfer(
         }
     }
     drop(child);
-    world.machine.did(if end.exec { "exec in a call" } else { "process killed in a call" });
+    // Its ring ends later.
+    for _ in 0..TRIES {
+        if references() <= before {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    world.machine.did(match means {
+        Means::Slot => "process with a ring killed",
+        Means::Module(..) if end.exec => "exec in a call",
+        Means::Module(..) => "process killed in a call",
+    });
     let moved = Moved { done: 0, errno: Some(Errno::INTR), align: 0 };
     let Some((buffer, _)) = world.attached(buf) else { return Ok(()) };
     if write {

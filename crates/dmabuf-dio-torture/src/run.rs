@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::memory;
 use crate::module;
 use crate::ops::Op;
-use crate::process::{self, End};
+use crate::process::{self, End, Means};
 use crate::slot;
 use crate::state::State;
 use crate::store;
@@ -140,15 +140,18 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::ChangedLoad { buf, file, at, length, direct, to, kind } =>
             changing::load(world, buf, Span { file, at, offset: 0, length, direct }, Cut::of(to, kind)),
         Op::ChildRead { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec } =>
-            process::transfer(world, false, buf, Span { file, at, offset, length, direct }, (chunk, depth),
+            process::transfer(world, false, buf, Span { file, at, offset, length, direct }, Means::Module(chunk, depth),
                 End { microseconds, exec: exec != 0 }),
         Op::ChildWrite { buf, file, at, offset, length, chunk, depth, direct, microseconds, exec } =>
-            process::transfer(world, true, buf, Span { file, at, offset, length, direct }, (chunk, depth),
+            process::transfer(world, true, buf, Span { file, at, offset, length, direct }, Means::Module(chunk, depth),
                 End { microseconds, exec: exec != 0 }),
+        Op::ChildSlot { buf, file, at, offset, length, direct, write, microseconds } =>
+            process::transfer(world, write != 0, buf, Span { file, at, offset, length, direct }, Means::Slot,
+                End { microseconds, exec: false }),
         Op::ChildLoad { buf, file, at, length, direct } =>
             process::load(world, buf, Span { file, at, offset: 0, length, direct }),
         Op::LimitedLoad { buf, length, direct, limit } => limit::load(world, buf, length, direct, limit),
-        Op::LimitedMove { length, limit } => limit::pass(world, length, limit),
+        Op::LimitedRead { length, limit } => limit::read(world, length, limit),
         Op::UnpluggedRead { buf, at, offset, length, chunk, depth, disk, microseconds } =>
             unplug::read(world, buf, Span { file: DISK, at, offset, length, direct: 1 }, (chunk, depth), Pull { disk, microseconds }),
         Op::UnpluggedWrite { buf, at, offset, length, chunk, depth, disk, microseconds } =>

@@ -273,7 +273,7 @@ impl Sketch {
             self.ops.push(Op::Attach { buf });
             let length = self.random.in_range(P..8 << 20);
             let limit = self.random.in_range(4 << 20..12 << 20) / P * P;
-            self.ops.push(Op::LimitedMove { length, limit });
+            self.ops.push(Op::LimitedRead { length, limit });
         }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who else uses buffers: slots, devices, other processes.
 
+use crate::mapper::SECTOR;
 use crate::ops::Op;
 use crate::world::{DEVICES, DISK, SLOTS};
 
@@ -97,6 +98,22 @@ impl Sketch {
         }
         let (at, offset, length) = self.span(file, pages * P);
         let length = length.min(size.saturating_sub(at)).max(1);
+        if self.random.one_in(3) {
+            let (direct, write) = (self.random.in_range(0..2), self.random.in_range(0..2));
+            let microseconds = self.random.in_range(1..20_000);
+            let (at, offset) = (at / P * P, offset / P * P);
+            let length = if direct != 0 { length.next_multiple_of(SECTOR) } else { length };
+            return self.ops.push(Op::ChildSlot {
+                buf,
+                file,
+                at,
+                offset,
+                length,
+                direct,
+                write,
+                microseconds,
+            });
+        }
         let (chunk, depth) = self.shape();
         let (direct, exec) = (self.random.in_range(0..2), u64::from(self.random.one_in(3)));
         let microseconds = self.random.in_range(1..20_000);
