@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
@@ -18,6 +18,20 @@ pub(crate) struct Known {
     pub(crate) bytes: Vec<u8>,
     /// Its length cannot change.
     pub(crate) disk: bool,
+}
+
+/// Folders whose files the file system encrypts, or compresses; `tests/torture/in-guest` makes them if it can.
+const SECRET: &str = "secret";
+const PACKED: &str = "packed";
+
+/// The folder of a special kind of file, if there is one.
+pub(crate) fn special(folder: &Path, kind: u64) -> Option<PathBuf> {
+    let name = match kind {
+        3 => SECRET,
+        4 => PACKED,
+        _ => return None,
+    };
+    Some(folder.join(name)).filter(|folder| folder.exists())
 }
 
 fn failed(what: &str) -> impl Fn(std::io::Error) -> String + '_ {
@@ -40,13 +54,13 @@ impl Known {
         kind: u64,
         number: u64,
     ) -> Result<Self, String> {
-        let path = folder.join("torture-file");
+        let path = special(folder, kind).unwrap_or(folder.into()).join("torture-file");
         let mut file = Self::open(&path, true)?;
         std::fs::remove_file(&path).map_err(failed("unlink"))?;
         match kind {
-            0 => file.write(0, &stamp(number, 0, length as usize))?,
             1 => file.truncate(length)?,
-            _ => file.allocate(0, length)?,
+            2 => file.allocate(0, length)?,
+            _ => file.write(0, &stamp(number, 0, length as usize))?,
         }
         Ok(file)
     }

@@ -85,7 +85,7 @@ ops! {
     /// The CPU stores into the buffer.
     Fill "fill" { buf, offset, length, stamp }
 
-    /// `kind`: 0 written, 1 a hole, 2 allocated.
+    /// `kind`: 0 written, 1 a hole, 2 allocated, 3 encrypted, 4 compressed; the last two written.
     File "file" { file, length, kind, stamp }
     FileWrite "file-write" { file, at, length, stamp }
     FileTruncate "file-truncate" { file, length }

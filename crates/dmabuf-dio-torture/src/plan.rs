@@ -258,7 +258,7 @@ impl Sketch {
     }
 
     fn file(&mut self, at: u64) {
-        let (length, kind, stamp) = (self.length(), self.random.in_range(0..3), self.stamp());
+        let (length, kind, stamp) = (self.length(), self.random.in_range(0..5), self.stamp());
         self.files[at as usize] = length;
         self.ops.push(Op::File { file: at, length, kind, stamp });
     }

@@ -6,7 +6,7 @@ use crate::changing::{self, Cut};
 use crate::clone;
 use crate::device;
 use crate::fault::Armed;
-use crate::file::Known;
+use crate::file::{self, Known};
 use crate::freezer::Still;
 use crate::full;
 use crate::judge::Span;
@@ -104,6 +104,9 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
 
         Op::File { file, length, kind, stamp } => {
             if file < DISK {
+                if file::special(&world.machine.folder, kind).is_some() {
+                    world.machine.did(if kind == 3 { "file that is encrypted" } else { "file that is compressed" });
+                }
                 world.files[file as usize] = Some(Known::create(&world.machine.folder, length, kind, stamp)?);
             }
             Ok(())
