@@ -38,17 +38,25 @@ pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
     let after = |what| Finding { op: None, what };
     let before = State::look(machine).map_err(after)?;
     let mut world = World::new(machine).map_err(after)?;
+    let ended = all(&mut world, ops).and_then(|()| world.check().map_err(after));
+    drop(world);
+    // Also after a failure: what is given back late would be missed by the next sequence.
+    let given = before.await_again(machine).map_err(after);
+    ended.and(given)
+}
+
+fn all(world: &mut World<'_>, ops: &[Op]) -> Result<(), Finding> {
     let mut place = 0;
     while let Some(op) = ops.get(place) {
         let at = |what| Finding { op: Some(place), what };
         if let Op::Together { count } = op {
             let end = (place + 1 + *count as usize).min(ops.len());
-            together::run(&mut world, &ops[place + 1..end]).map_err(at)?;
+            together::run(world, &ops[place + 1..end]).map_err(at)?;
             world.stalled = None;
             place = end;
             continue;
         }
-        one(&mut world, op).map_err(at)?;
+        one(world, op).map_err(at)?;
         if !matches!(
             op,
             Op::Beside { .. } | Op::Signal { .. } | Op::Freeze { .. } | Op::FailEach {}
@@ -63,9 +71,7 @@ pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
         }
         place += 1;
     }
-    world.check().map_err(after)?;
-    drop(world);
-    before.await_again(machine).map_err(after)
+    Ok(())
 }
 
 #[rustfmt::skip]
