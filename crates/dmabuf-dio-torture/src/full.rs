@@ -51,9 +51,10 @@ pub(crate) fn write(world: &World<'_>, buf: u64, length: u64, direct: u64, left:
     if buffer.imported || length > buffer.length() as u64 {
         return Ok(());
     }
-    let filler = fill(world, left)?;
     let folder = &world.machine.folder;
+    // Later there might be no room for an inode.
     let file = create(folder, "torture-full", if direct == 0 { 0 } else { libc::O_DIRECT })?;
+    let filler = fill(world, left)?;
     judge(world, buf, length, &file, || drop(filler))?;
     drop(file);
     // Some file systems free blocks only then.

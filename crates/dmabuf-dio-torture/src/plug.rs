@@ -9,11 +9,14 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::mount::MountFlags;
+
 use crate::world::Outcome;
 
 pub(crate) const KINDS: u64 = 4;
 /// Bytes that are used of each.
 pub(crate) const SIZE: usize = 1 << 20;
+const CONFIG: &str = "/sys/kernel/config";
 const GADGET: &str = "/sys/kernel/config/usb_gadget/torture";
 const CONTROLLER: &str = "dummy_udc.0";
 /// On a tmpfs
@@ -82,6 +85,9 @@ fn pci() -> Option<&'static Path> {
 fn stick() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     let describe = || -> std::io::Result<()> {
+        if !Path::new(CONFIG).join("usb_gadget").exists() {
+            rustix::mount::mount("none", CONFIG, "configfs", MountFlags::empty(), None)?;
+        }
         let function = format!("{GADGET}/functions/mass_storage.0");
         fs::create_dir_all(&function)?;
         fs::create_dir_all(format!("{GADGET}/configs/c.1"))?;
