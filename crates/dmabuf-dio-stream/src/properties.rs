@@ -125,8 +125,8 @@ fn has(gap: &Gap, place: u64) -> bool {
     gap.at <= place && place <= gap.to
 }
 
-#[test]
-fn every_lost_frame_is_in_one_gap_around_its_place() {
+#[cfg_attr(test, test)]
+pub(crate) fn every_lost_frame_is_in_one_gap_around_its_place() {
     holds(&(steps(), behind()), |(steps, behind)| {
         let (device, ledger) = run(&steps, Report::Count, behind);
         let gaps = ledger.gaps(device.queued, true);
@@ -148,8 +148,8 @@ fn every_lost_frame_is_in_one_gap_around_its_place() {
     });
 }
 
-#[test]
-fn losses_are_passed_once_and_not_after_their_place() {
+#[cfg_attr(test, test)]
+pub(crate) fn losses_are_passed_once_and_not_after_their_place() {
     holds(&(steps(), behind()), |(steps, behind)| {
         let (device, mut ledger) = run(&steps, Report::Count, behind);
         let mut passed = 0;
@@ -167,8 +167,8 @@ fn losses_are_passed_once_and_not_after_their_place() {
     });
 }
 
-#[test]
-fn losses_without_a_count_have_a_gap_around_their_place() {
+#[cfg_attr(test, test)]
+pub(crate) fn losses_without_a_count_have_a_gap_around_their_place() {
     let reports = prop_oneof![Just(Report::Noted), Just(Report::Nothing)];
     holds(&(steps(), reports), |(steps, report)| {
         let (device, ledger) = run(&steps, report, None);

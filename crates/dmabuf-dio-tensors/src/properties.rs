@@ -71,8 +71,8 @@ fn elements(tensor: &Tensor, taken: &[u8]) -> Vec<u64> {
     (0..all).filter(is_taken).collect()
 }
 
-#[test]
-fn parts_have_the_bytes_of_their_elements() {
+#[cfg_attr(test, test)]
+pub(crate) fn parts_have_the_bytes_of_their_elements() {
     holds(&tensors(), |(tensor, taken)| {
         let block = tensor.dtype.block();
         let wanted = elements(&tensor, &taken);
@@ -101,8 +101,8 @@ fn parts_have_the_bytes_of_their_elements() {
     });
 }
 
-#[test]
-fn runs_have_every_tensor_and_no_wide_gap() {
+#[cfg_attr(test, test)]
+pub(crate) fn runs_have_every_tensor_and_no_wide_gap() {
     let tensors = vec((0_u64..30, 0_u64..20, prop::bool::weighted(0.1)), 0..30);
     holds(&(tensors, 0_u64..25), |(drawn, gap)| {
         let (mut file, mut at) = (0, 0);
@@ -137,8 +137,8 @@ fn runs_have_every_tensor_and_no_wide_gap() {
     });
 }
 
-#[test]
-fn saved_parts_are_the_header_and_the_tensors_in_order() {
+#[cfg_attr(test, test)]
+pub(crate) fn saved_parts_are_the_header_and_the_tensors_in_order() {
     let parts = vec((vec(any::<u8>(), 0..40), 0_usize..5), 0..8);
     let reads = vec(1_usize..50, 1..20);
     holds(&(vec(any::<u8>(), 0..30), parts, reads), |(header, parts, reads)| {

@@ -224,7 +224,7 @@ fn name_of(path: &Path) -> OsString {
 
 /// The names of all parts of a split GGUF. Programs open the first part and find the others by their
 /// names: `NAME-00001-of-00003.gguf`.
-fn parts(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
+pub(crate) fn parts(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
     let name = path.file_name()?.to_str()?;
     let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;

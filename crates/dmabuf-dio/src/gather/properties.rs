@@ -227,8 +227,8 @@ impl Call {
     }
 }
 
-#[test]
-fn every_piece_has_its_bytes_or_a_reason() {
+#[cfg_attr(test, test)]
+pub(crate) fn every_piece_has_its_bytes_or_a_reason() {
     let reasons = RefCell::new([0; 4]);
     holds(&calls(), |call| {
         let Ok((outcome, mut buffer)) = call.run() else { return };
@@ -252,11 +252,13 @@ fn every_piece_has_its_bytes_or_a_reason() {
         assert_eq!(outside, None, "nobody has asked for this byte");
     });
     let reasons = reasons.into_inner();
-    assert!(reasons.iter().all(|count| *count > 5), "some are hardly drawn: {reasons:?}");
+    // A fuzzer draws one.
+    let are_drawn = reasons.iter().all(|count| *count > 5);
+    assert!(are_drawn || cfg!(fuzzed), "some are hardly drawn: {reasons:?}");
 }
 
-#[test]
-fn requests_and_shared_pieces_add_up() {
+#[cfg_attr(test, test)]
+pub(crate) fn requests_and_shared_pieces_add_up() {
     holds(&calls(), |call| {
         let call = Call { first: Vec::new(), bad: 0..0, refuses_direct: false, ..call };
         let Ok((outcome, _)) = call.run() else { return };
@@ -274,8 +276,8 @@ fn requests_and_shared_pieces_add_up() {
     });
 }
 
-#[test]
-fn pieces_are_refused_if_they_do_not_fit() {
+#[cfg_attr(test, test)]
+pub(crate) fn pieces_are_refused_if_they_do_not_fit() {
     let near = || prop_oneof![0_u64..50, (u64::MAX - 50)..=u64::MAX, any::<u64>()];
     let piece = (near(), near(), near());
     let few = vec(prop_oneof![4 => (0_u64..50, 0_u64..50, 0_u64..9), 1 => piece], 0..6);

@@ -173,7 +173,7 @@ pub(crate) fn available(node: u32) -> Option<u64> {
 
 /// How many pages of a node the kernel does not let go of: the high watermark of each zone and what it protects
 /// from others, and a low watermark of files, as in `si_mem_available()`.
-fn kept_free(zoneinfo: &str, node: u32) -> u64 {
+pub(crate) fn kept_free(zoneinfo: &str, node: u32) -> u64 {
     let head = format!("Node {node}, zone ");
     let (mut kept, mut is_ours) = (0, false);
     for line in zoneinfo.lines() {
@@ -190,7 +190,7 @@ fn kept_free(zoneinfo: &str, node: u32) -> u64 {
 }
 
 /// The sum of the lines `Node 0 NAME: NUMBER kB` that count.
-fn of_node(meminfo: &str) -> Option<u64> {
+pub(crate) fn of_node(meminfo: &str) -> Option<u64> {
     let field = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.split_once(&format!(" {name}:")));
         line?.1.split_ascii_whitespace().next()?.parse::<u64>().ok()

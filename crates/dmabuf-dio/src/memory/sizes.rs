@@ -31,7 +31,7 @@ impl PageSizes {
 
     /// Reads no further than necessary: the kernel walks the pages of every mapping that it
     /// describes, which takes 15 ms in a process that has imported torch.
-    fn parse(smaps: impl BufRead, address: u64, len: u64) -> Self {
+    pub(crate) fn parse(smaps: impl BufRead, address: u64, len: u64) -> Self {
         let start = format!("{address:08x}-");
         let lines = smaps.lines().map_while(Result::ok);
         let (mut kernel_page, mut mapped) = (page_size(), 0);

@@ -121,8 +121,8 @@ impl Draw {
     }
 }
 
-#[test]
-fn all_bytes_that_are_said_to_be_done_are_the_files() {
+#[cfg_attr(test, test)]
+pub(crate) fn all_bytes_that_are_said_to_be_done_are_the_files() {
     let file = std::io::stdin();
     holds(&draws(), |draw| {
         let (extent, control) = (draw.extent, Control::default());
