@@ -40,9 +40,15 @@ mod by_a_fuzzer {
         static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Runs properties, whose [`holds`] draw from these bytes, and zeroes behind them.
+    /// What is drawn behind the fuzzer's bytes: small numbers. With zeroes a number of a range would be drawn for ever.
+    const TAIL: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 1];
+    /// More than a property draws.
+    const TAILS: usize = 8192;
+
+    /// Runs properties, whose [`holds`] draw from these bytes.
     pub(crate) fn with(bytes: &[u8], properties: impl FnOnce()) {
-        BYTES.replace(bytes.to_vec());
+        let whole = &bytes[..bytes.len() / 8 * 8];
+        BYTES.replace([whole, &TAIL.repeat(TAILS)].concat());
         properties();
     }
 

@@ -41,6 +41,8 @@ pub fn paths(bytes: &[u8]) {
     assert_eq!(parsed.is_some(), name::is_kept(path));
     if let Some(Ok((name, place))) = parsed {
         assert_eq!(Name::new(name.as_str()).expect("a name"), name);
+        let part = Path::new(name.as_str()).components().next();
+        assert!(matches!(part, Some(Component::Normal(_))), "{name}");
         assert!(place.components().all(|part| matches!(part, Component::Normal(_))), "{place:?}");
         let folder = Path::new("/kept").join(&name);
         assert!(

@@ -77,10 +77,11 @@ impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self, dmabuf_dio::Error> {
         let bare = |what: &str| {
             // Not all of it: it may have a secret.
-            let shown = match text.split_once(":/") {
+            let start = |text: &str| text.split(['?', '#']).next().unwrap_or_default().to_owned();
+            let shown = match text.split_once(':') {
                 // Where a password ends is not known: it may have a # or a ?.
-                Some((scheme, rest)) if rest.contains('@') => format!("{scheme}://"),
-                _ => text.split(['?', '#']).next().unwrap_or_default().to_owned(),
+                Some((scheme, rest)) if rest.contains('@') => format!("{}://", start(scheme)),
+                _ => start(text),
             };
             failed(Path::new(&shown), 0..0, &Trouble::Address(what.to_owned()))
         };
@@ -196,12 +197,15 @@ mod tests {
             " https://user:pass@h/x?secret",
             "https:/user:pass@h/x?secret",
             "https:/h/x?secret",
+            "https//h/x?secret&from=s3://a@b",
+            "user:pass@h/x?secret",
         ] {
             let error = Address::parse(wrong).expect_err("it is no URL");
             let said = format!("{error} {} {error:?}", error.hint());
             assert!(!said.contains("pass") && !said.contains("secret"), "{said}");
             assert!(!shown(wrong).to_string_lossy().contains("secret"));
-            assert!(is_url(Path::new(wrong)) != is_nearly_url(Path::new(wrong)), "{wrong}");
+            let (is_url, is_nearly) = (is_url(Path::new(wrong)), is_nearly_url(Path::new(wrong)));
+            assert!(is_url != is_nearly || !wrong.trim().starts_with("https:"), "{wrong}");
         }
     }
 

@@ -72,10 +72,9 @@ pub fn addresses(bytes: &[u8]) {
     let address = match Address::parse(text) {
         Ok(address) => address,
         Err(error) => {
-            // Behind a ? everything may sign, and a password may be before an @.
-            let is_secret = |before: &str| before.contains(['?', '#']);
-            let (before, _) = text.split_once(SECRET).unwrap_or((text, ""));
-            if is_secret(before) {
+            // Behind a ? everything may sign, and between a colon and an @ is a password.
+            let (before, behind) = text.split_once(SECRET).unwrap_or((text, ""));
+            if before.contains(['?', '#']) || before.contains(':') && behind.contains('@') {
                 let said = format!("{error} {error:?} {} {seen}", error.hint());
                 assert!(!said.contains(SECRET), "{said}");
             }
