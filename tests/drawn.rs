@@ -2,10 +2,37 @@
 //! Tries properties on values that are drawn at random, but the same ones each time. With `--cfg fuzzed` a fuzzer's
 //! bytes decide what is drawn: tests/fuzz/library.
 
+#![allow(unused_imports, dead_code, reason = "not all crates draw all kinds of values")]
+
 #[cfg(not(fuzzed))]
 pub(crate) use at_random::holds;
 #[cfg(fuzzed)]
-pub(crate) use by_a_fuzzer::{holds, with};
+pub(crate) use by_a_fuzzer::{OneOf, holds, with};
+#[cfg(not(fuzzed))]
+pub(crate) use proptest::prop_oneof as one_of;
+
+use proptest::strategy::{Just, Strategy};
+
+/// A value in so many tenths of the cases.
+pub(crate) fn maybe<S: Strategy>(tenths: u32, value: S) -> impl Strategy<Value = Option<S::Value>>
+where
+    S::Value: Clone,
+    S: 'static,
+{
+    one_of![10 - tenths => Just(None), tenths => value.prop_map(Some)]
+}
+
+/// `prop_oneof!`, without what it keeps to simplify values later: for that it would take half of the fuzzer's bytes each
+/// time.
+#[cfg(fuzzed)]
+macro_rules! one_of {
+    ($($strategy:expr),+ $(,)?) => { $crate::drawn::one_of![$(1 => $strategy),+] };
+    ($($weight:expr => $strategy:expr),+ $(,)?) => {
+        $crate::drawn::OneOf(vec![$(($weight, proptest::strategy::Strategy::boxed($strategy))),+])
+    };
+}
+#[cfg(fuzzed)]
+pub(crate) use one_of;
 
 #[cfg(not(fuzzed))]
 mod at_random {
@@ -33,8 +60,29 @@ mod at_random {
 mod by_a_fuzzer {
     use std::cell::RefCell;
 
-    use proptest::strategy::{Strategy, ValueTree as _};
+    use proptest::strategy::{BoxedStrategy, NewTree, Strategy, ValueTree as _};
     use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+    /// Values of one of some kinds, with their weights.
+    #[derive(Debug)]
+    pub(crate) struct OneOf<T: std::fmt::Debug>(pub(crate) Vec<(u32, BoxedStrategy<T>)>);
+
+    impl<T: std::fmt::Debug> Strategy for OneOf<T> {
+        type Tree = <BoxedStrategy<T> as Strategy>::Tree;
+        type Value = T;
+
+        fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
+            let all: u32 = self.0.iter().map(|(weight, _)| weight).sum();
+            let mut drawn = (0..all).new_tree(runner)?.current();
+            for (weight, kind) in &self.0 {
+                match drawn.checked_sub(*weight) {
+                    Some(rest) => drawn = rest,
+                    None => return kind.new_tree(runner),
+                }
+            }
+            Err("there is no kind".into())
+        }
+    }
 
     thread_local! {
         static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -9,7 +9,7 @@ use dmabuf_dio::Kind;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::name::parse;
 use crate::packet::{Header, Held};
 
@@ -42,7 +42,7 @@ pub(crate) fn headers_are_read_as_they_were_written() {
 pub(crate) fn kept_paths_never_lead_out_of_their_folder() {
     let known =
         ["a", "b", "/", "/..", "..", ".", "-", "\0", "\n"].map(|part| part.as_bytes().to_vec());
-    let part = prop_oneof![
+    let part = one_of![
         8 => prop::sample::select(known.to_vec()),
         1 => vec(any::<u8>(), 1..3),
     ];

@@ -55,7 +55,7 @@ impl Prefix {
     /// [`Error::Content`](dmabuf_dio::Error::Content).
     pub fn around(url: &str, settings: &Settings) -> Result<(Arc<Self>, String)> {
         let address = Address::parse(url)?;
-        let none = || Trouble::Address("it names no object".into());
+        let none = || Trouble::Address("it names no object, or one whose name is not UTF-8".into());
         let split = address.split().ok_or_else(none);
         let (folder, name) = split.map_err(|trouble| failed(address.name(), 0..0, &trouble))?;
         Ok((Self::at(&folder, settings)?, name))

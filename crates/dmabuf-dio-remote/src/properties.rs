@@ -10,7 +10,7 @@ use dmabuf_dio::{Kind, Loader, Options, Result};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::drawn::holds;
+use crate::drawn::{holds, maybe, one_of};
 use crate::job::Job;
 use crate::net::Net;
 use crate::origin::Origin;
@@ -40,7 +40,7 @@ struct Draw {
 }
 
 fn draws() -> impl Strategy<Value = Draw> {
-    let answer = prop_oneof![
+    let answer = one_of![
         4 => Just(Answer::Whole),
         2 => any::<u8>().prop_map(Answer::Short),
         2 => any::<u8>().prop_map(Answer::Broken),
@@ -48,9 +48,9 @@ fn draws() -> impl Strategy<Value = Draw> {
         1 => Just(Answer::Busy),
     ];
     // One that is too long ends all, so it is rare.
-    let answer = prop_oneof![30 => answer, 1 => Just(Answer::Long)];
-    let sizes = (1_usize..5000, any::<(u8, u8)>(), prop::option::of(1_u64..700), 1_u64..3000);
-    let wrong = prop::option::weighted(0.1, 0_usize..5000);
+    let answer = one_of![30 => answer, 1 => Just(Answer::Long)];
+    let sizes = (1_usize..5000, any::<(u8, u8)>(), maybe(5, 1_u64..700), 1_u64..3000);
+    let wrong = maybe(1, 0_usize..5000);
     (sizes, 1_usize..2000, vec(answer, 0..20), wrong).prop_map(
         |((length, part, chunk_size, range_size), piece, answers, wrong)| Draw {
             length,

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::byte_order::ByteOrder;
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::dtype::Dtype;
 use crate::part::Part;
 use crate::plan::runs;
@@ -17,7 +17,7 @@ use crate::tensor::Tensor;
 const START: u64 = 1000;
 
 fn dtypes() -> impl Strategy<Value = Dtype> {
-    prop_oneof![
+    one_of![
         Just(Dtype::U8),
         Just(Dtype::I16),
         Just(Dtype::F64),
@@ -28,7 +28,7 @@ fn dtypes() -> impl Strategy<Value = Dtype> {
 
 /// A tensor of up to four dimensions, and which elements of each are taken: a bit for each of the first 8.
 fn tensors() -> impl Strategy<Value = (Tensor, Vec<u8>)> {
-    let masks = prop_oneof![3 => Just(0xff_u8), 2 => any::<u8>()];
+    let masks = one_of![3 => Just(0xff_u8), 2 => any::<u8>()];
     (dtypes(), vec((0_u64..9, masks), 0..5)).prop_filter_map("not whole blocks", |(dtype, dims)| {
         let (shape, taken): (Vec<u64>, Vec<u8>) = dims.into_iter().unzip();
         let range = START..START + dtype.byte_len(&shape)?;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::alignment::Alignment;
 use super::extent::{Extent, Split};
 use crate::control::{Control, Watch};
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::memory::page::page_size;
 use crate::transfer::Job;
 use crate::transfer::layout::Layout;
@@ -24,7 +24,7 @@ fn alignments() -> impl Strategy<Value = Alignment> {
 fn numbers() -> impl Strategy<Value = u64> {
     let around =
         (0_u32..40, 0_u64..7).prop_map(|(shift, more)| (1_u64 << shift) + more - 3.min(more));
-    prop_oneof![0_u64..10_000, around, 0_u64..1 << 50]
+    one_of![0_u64..10_000, around, 0_u64..1 << 50]
 }
 
 #[cfg_attr(test, test)]
@@ -79,7 +79,8 @@ pub(crate) fn ranges_are_cut_at_blocks() {
 
 #[cfg_attr(test, test)]
 pub(crate) fn buffers_are_laid_out_as_the_file() {
-    let near = || prop_oneof![4 => numbers(), 1 => any::<u64>(), 1 => i64::MAX as u64 - (1 << 22)..1 << 63];
+    let near =
+        || one_of![4 => numbers(), 1 => any::<u64>(), 1 => i64::MAX as u64 - (1 << 22)..1 << 63];
     holds(&(alignments(), near(), near()), |(align, offset, length)| {
         let unit = page_size().max(align.offset);
         let fits = |base: u64, buffer: u128| u128::from(base) + buffer <= i64::MAX as u128;

@@ -14,7 +14,7 @@ use super::window::Window;
 use super::{Job, Progress};
 use crate::buffer::shared::Shared;
 use crate::control::{Control, Watch};
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::errno::Errno;
 use crate::file::extent::Extent;
 use crate::lend::{self, Ring};
@@ -50,7 +50,7 @@ struct Draw {
 fn draws() -> impl Strategy<Value = Draw> {
     let sizes = (0_u64..4, 0_u64..4096, 1_u64..60_000);
     let window = (1_u64..4, 0_u64..6, 1_usize..6, 0_u64..5000);
-    let answers = vec((0_usize..6, prop_oneof![3 => Just(255), 1 => any::<u8>()]), 0..60);
+    let answers = vec((0_usize..6, one_of![3 => Just(255), 1 => any::<u8>()]), 0..60);
     (sizes, window, answers).prop_map(
         |((pages, start, length), (chunk, room, depth, behind), answers)| Draw {
             pages,
