@@ -14,10 +14,9 @@ pub(crate) use proptest::prop_oneof as one_of;
 use proptest::strategy::{Just, Strategy};
 
 /// A value in so many tenths of the cases.
-pub(crate) fn maybe<S: Strategy>(tenths: u32, value: S) -> impl Strategy<Value = Option<S::Value>>
+pub(crate) fn maybe<S>(tenths: u32, value: S) -> impl Strategy<Value = Option<S::Value>>
 where
-    S::Value: Clone,
-    S: 'static,
+    S: Strategy<Value: Clone> + 'static,
 {
     one_of![10 - tenths => Just(None), tenths => value.prop_map(Some)]
 }
