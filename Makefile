@@ -105,18 +105,13 @@ fuzz-module: deps ## fuzz the module's calls, led by the code they reach, in gue
 fuzz-module-proof: deps ## let the fuzzer find defects that are put into the module, one by one
 	tests/fuzz/prove
 
-# Nightly Rust and cargo-fuzz are needed. Findings go to build/fuzz; the kept inputs do not change.
 FUZZ_SECONDS ?= 240
-FUZZ := cargo +nightly fuzz run --sanitizer none --target-dir $(CURDIR)/build/fuzz-target
+.PHONY: fuzz fuzz-proof
+fuzz: deps ## fuzz the parsers and plans of the library, FUZZ_SECONDS each (240); TARGETS="sums" (needs cargo-fuzz and nightly Rust)
+	tests/fuzz/library/run --seconds $(FUZZ_SECONDS) $(TARGETS)
 
-.PHONY: fuzz
-fuzz: deps ## fuzz the parsers of model headers, FUZZ_SECONDS each (needs cargo-fuzz and nightly Rust)
-	@for parser in safetensors gguf; do \
-		mkdir -p build/fuzz/$$parser && \
-		(cd crates/dmabuf-dio-tensors/fuzz && nice $(FUZZ) $$parser $(CURDIR)/build/fuzz/$$parser corpus/$$parser -- \
-			-dict=$$parser.dict -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -timeout=10 \
-			-artifact_prefix=$(CURDIR)/build/fuzz/$$parser- -print_final_stats=1) || exit 1; \
-	done
+fuzz-proof: deps ## let the targets find defects that are put into the library, one by one
+	tests/fuzz/library/prove
 
 .PHONY: lint
 lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, links, charts

@@ -21,7 +21,7 @@ pub(crate) fn parse(words: &[OsString]) -> Cli {
 }
 
 /// The command line with the missing `--`, if that is its only fault.
-fn with_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
+pub(crate) fn with_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };

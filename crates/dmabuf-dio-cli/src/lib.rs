@@ -5,8 +5,14 @@ mod args;
 mod dashes;
 mod devices;
 mod doctor;
+#[cfg(any(test, fuzzed))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod generate;
 mod keep;
+#[cfg(test)]
+#[path = "../../../tests/fuzz/library/kept.rs"]
+mod kept_inputs;
 mod load;
 mod remote;
 mod save;

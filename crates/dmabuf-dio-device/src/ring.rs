@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -119,12 +120,14 @@ impl StagingRing {
             self.stream.wait()?;
         }
         let begun = after.map_or(Ok(()), |other| self.stream.begin_after(other));
-        let run = begun.and_then(|()| self.run(places, cancel));
+        // Copies are in flight also if a content panics.
+        let run = AssertUnwindSafe(|| begun.and_then(|()| self.run(places, cancel)));
+        let run = catch_unwind(run);
         let began = Instant::now();
         let over = self.stream.wait();
         let waited = began.elapsed().as_secs_f64();
         self.is_lost = over.is_err();
-        let mut report = run?;
+        let mut report = run.unwrap_or_else(|panic| resume_unwind(panic))?;
         over?;
         report.device_seconds += waited;
         Ok(report)
@@ -152,7 +155,7 @@ impl StagingRing {
             let others: Vec<_> = (1..threads).filter_map(|thread| start(thread).ok()).collect();
             let mut all = work();
             for other in others {
-                let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let other = other.join().unwrap_or_else(|panic| resume_unwind(panic));
                 all = all.and_then(|mut all| {
                     all += other?;
                     Ok(all)
@@ -164,22 +167,18 @@ impl StagingRing {
 
     /// Reads into a block, and begins to copy from it.
     fn pass(&self, read: &Read<'_>, cancel: &CancelToken, report: &mut DeviceReport) -> Result<()> {
-        let mut block = self.idle()?;
-        let mut pass = || {
-            let began = Instant::now();
-            block.wait()?;
-            let waited = Instant::now();
-            block.fill(read, cancel)?;
-            report.device_seconds += (waited - began).as_secs_f64();
-            report.read_seconds += waited.elapsed().as_secs_f64();
-            report.copied += block.empty(read, &self.stream)?;
-            report.read += read.range.end - read.range.start;
-            report.reads += 1;
-            Ok(())
-        };
-        let passed = pass();
-        lock(&self.blocks).idle.push_back(block);
-        passed
+        let mut taken = Taken { blocks: &self.blocks, block: Some(self.idle()?) };
+        let Some(block) = &mut taken.block else { unreachable!("it is there until it is dropped") };
+        let began = Instant::now();
+        block.wait()?;
+        let waited = Instant::now();
+        block.fill(read, cancel)?;
+        report.device_seconds += (waited - began).as_secs_f64();
+        report.read_seconds += waited.elapsed().as_secs_f64();
+        report.copied += block.empty(read, &self.stream)?;
+        report.read += read.range.end - read.range.start;
+        report.reads += 1;
+        Ok(())
     }
 
     /// A block, which may still be copied from. There is one for each thread.
@@ -202,6 +201,18 @@ impl StagingRing {
             }
         }
         Ok(blocks.idle.pop_front().unwrap_or_else(|| unreachable!("each thread has at most one")))
+    }
+}
+
+/// A block that is used, and given back however that ends.
+struct Taken<'r> {
+    blocks: &'r Mutex<Blocks>,
+    block: Option<Block>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        lock(self.blocks).idle.extend(self.block.take());
     }
 }
 

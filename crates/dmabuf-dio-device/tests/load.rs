@@ -6,6 +6,7 @@ mod common;
 mod contents;
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -101,6 +102,36 @@ fn bytes_of_a_content_arrive_or_its_error_does() {
     ring.load(&places, None, &CancelToken::new()).expect("the next time");
     drop((ring, targets, device));
     stand_in.assert_clean("loads of a content");
+}
+
+#[test]
+fn content_that_panics_leaves_nothing_in_flight() {
+    let (stand_in, folder) = (StandIn::new(), folder());
+    stand_in.setup(1, 0, 1 << 40);
+    let device = stand_in.open(Vendor::Cuda, 0).expect("a device");
+    // Fewer reads than blocks: none waits for a copy.
+    let len = 300 << 10;
+    let (_, expected) = sample(folder.path(), "sample", len as usize);
+    let memory = contents::Memory::new("store://of/tests", expected.clone());
+    let content: Arc<dyn Content> = memory.clone();
+    let target = device.alloc(len).expect("memory");
+    let place = || Place::new(&content, 0..len, &target, 0).expect("a place");
+    let mut ring = StagingRing::new(&device, SMALL).expect("a ring");
+    memory.call_at(len / 2, || panic!("as a content may"));
+    // Copies begin much later.
+    let busy = device.alloc(1).expect("memory");
+    stand_in.fill_late(&busy, 0x55, 900_000);
+    // SAFETY: the default stream.
+    let after = Some(unsafe { ForeignStream::new(0) });
+    let load = AssertUnwindSafe(|| ring.load(&[place()], after, &CancelToken::new()));
+    assert!(catch_unwind(load).is_err());
+    drop(ring);
+    assert_eq!(stand_in.counters().torn, 0, "memory is unregistered under a copy");
+    let mut ring = StagingRing::new(&device, SMALL).expect("a ring");
+    ring.load(&[place()], None, &CancelToken::new()).expect("the next time");
+    assert!(self::content(&target) == &expected[..]);
+    drop((ring, target, busy, device));
+    stand_in.assert_clean("loads, one of which has panicked");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn dma_buf_name(generation: u64, number: usize) -> String {
 }
 
 /// The generation that a stored name is of; `None` if it is no name of a file.
-fn generation_of(name: &str) -> Option<u64> {
+pub(crate) fn generation_of(name: &str) -> Option<u64> {
     let rest = name.strip_prefix("memfd-").or_else(|| name.strip_prefix("dmabuf-"))?;
     rest.split_once('-')?.0.parse().ok()
 }

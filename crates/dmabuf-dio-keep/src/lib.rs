@@ -23,7 +23,7 @@
 
 #![cfg(target_os = "linux")]
 
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 #[path = "../../../tests/drawn.rs"]
 mod drawn;
 mod error;
@@ -31,14 +31,20 @@ mod fill;
 mod find;
 mod folder;
 mod follow;
+#[cfg(any(test, fuzzed))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod holder;
 mod identity;
+#[cfg(test)]
+#[path = "../../../tests/fuzz/library/kept.rs"]
+mod kept_inputs;
 mod lock;
 mod name;
 mod opened;
 mod packet;
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 mod properties;
 mod readers;
 mod record;

@@ -56,6 +56,19 @@ impl Header {
         Self { schema: SCHEMA, name: name.to_owned(), is_folder, files }
     }
 
+    /// Reads what a packet has of it, which came with so many descriptors.
+    pub(crate) fn parse(text: &[u8], descriptors: usize) -> Result<Self, String> {
+        let header: Self =
+            serde_json::from_slice(text).map_err(|error| format!("its header: {error}"))?;
+        if header.schema != SCHEMA {
+            return Err("its header is of another version".into());
+        }
+        if header.files.len() != descriptors {
+            return Err("its header describes other descriptors".into());
+        }
+        Ok(header)
+    }
+
     /// What a packet has of it. Fails if there is no text for it, or too much.
     pub(crate) fn text(&self) -> Result<Vec<u8>> {
         let refused = |what| Error::Source {
@@ -180,14 +193,8 @@ pub fn receive(socket: &Path) -> Result<Received> {
     if result.flags.intersects(rustix::net::ReturnFlags::TRUNC | rustix::net::ReturnFlags::CTRUNC) {
         return Err(answer("it does not fit, or too many files are open here (ulimit -n)"));
     }
-    let header: Header = serde_json::from_slice(&text[..result.bytes])
-        .map_err(|error| answer(&format!("its header: {error}")))?;
-    if header.schema != SCHEMA {
-        return Err(answer("its header is of another version"));
-    }
-    if header.files.len() != descriptors.len() {
-        return Err(answer("its header describes other descriptors"));
-    }
+    let header = Header::parse(&text[..result.bytes], descriptors.len());
+    let header = header.map_err(|what| answer(&what))?;
     Ok(Received { header, descriptors })
 }
 

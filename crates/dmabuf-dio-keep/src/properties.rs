@@ -9,12 +9,12 @@ use dmabuf_dio::Kind;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::name::parse;
 use crate::packet::{Header, Held};
 
-#[test]
-fn headers_are_read_as_they_were_written() {
+#[cfg_attr(test, test)]
+pub(crate) fn headers_are_read_as_they_were_written() {
     let held = (vec(any::<char>(), 0..20), any::<u64>(), any::<bool>());
     let draws = (vec(any::<char>(), 0..20), any::<bool>(), vec(held, 0..10));
     let changes = vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
@@ -38,11 +38,11 @@ fn headers_are_read_as_they_were_written() {
     });
 }
 
-#[test]
-fn kept_paths_never_lead_out_of_their_folder() {
+#[cfg_attr(test, test)]
+pub(crate) fn kept_paths_never_lead_out_of_their_folder() {
     let known =
         ["a", "b", "/", "/..", "..", ".", "-", "\0", "\n"].map(|part| part.as_bytes().to_vec());
-    let part = prop_oneof![
+    let part = one_of![
         8 => prop::sample::select(known.to_vec()),
         1 => vec(any::<u8>(), 1..3),
     ];

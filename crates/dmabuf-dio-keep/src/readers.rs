@@ -20,7 +20,7 @@ pub(crate) fn mode(fd: impl AsFd, mode: u32) -> u32 {
 }
 
 /// Whether all users and groups of a list may read: `posix_acl_xattr.h`.
-fn all_read(list: &[u8]) -> bool {
+pub(crate) fn all_read(list: &[u8]) -> bool {
     const MASK: u16 = 0x10;
     let Some((version, entries)) = list.split_first_chunk::<4>() else { return false };
     let entries = || {

@@ -125,7 +125,12 @@ impl Record {
         let file = folder.read(Part::Source.place(name)).ok()?;
         let mut text = Vec::new();
         std::fs::File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
-        let record: Self = serde_json::from_slice(&text).ok()?;
+        Self::parse(&text)
+    }
+
+    /// A record, if it can be read.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let record: Self = serde_json::from_slice(text).ok()?;
         // Whoever has the folder wrote the record: a path would make programs put links elsewhere.
         (record.schema == SCHEMA && is_name(&record.name)).then_some(record)
     }

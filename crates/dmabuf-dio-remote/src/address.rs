@@ -77,10 +77,11 @@ impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self, dmabuf_dio::Error> {
         let bare = |what: &str| {
             // Not all of it: it may have a secret.
-            let shown = match text.split_once(":/") {
+            let start = |text: &str| text.split(['?', '#']).next().unwrap_or_default().to_owned();
+            let shown = match text.split_once(':') {
                 // Where a password ends is not known: it may have a # or a ?.
-                Some((scheme, rest)) if rest.contains('@') => format!("{scheme}://"),
-                _ => text.split(['?', '#']).next().unwrap_or_default().to_owned(),
+                Some((scheme, rest)) if rest.contains('@') => format!("{}://", start(scheme)),
+                _ => start(text),
             };
             failed(Path::new(&shown), 0..0, &Trouble::Address(what.to_owned()))
         };
@@ -105,7 +106,8 @@ impl Address {
     /// The folder that it is in, and its name there.
     pub(crate) fn split(&self) -> Option<(Self, String)> {
         let name = self.url.path_segments()?.next_back().filter(|name| !name.is_empty())?;
-        let name = percent_decoded(name);
+        // A name that is no text would be another one in a URL of its own.
+        let name = decoded(name)?;
         let mut folder = self.url.clone();
         folder.path_segments_mut().ok()?.pop().push("");
         Some((Self::parse(folder.as_str()).ok()?, name))
@@ -114,9 +116,13 @@ impl Address {
     /// An object of this folder.
     pub(crate) fn join(&self, name: &Path) -> Self {
         let mut url = self.url.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(name.iter().map(|part| part.to_string_lossy()));
+        let mut path = url.path().strip_suffix('/').unwrap_or(url.path()).to_owned();
+        // `path_segments_mut()` would leave out tabs and newlines.
+        for part in name.iter().filter(|part| *part != "/" && *part != "." && *part != "..") {
+            path.push('/');
+            path.push_str(&percent_encoded(&part.to_string_lossy()));
         }
+        url.set_path(&path);
         Self { kind: self.kind, url, name: self.name.join(name) }
     }
 
@@ -147,8 +153,26 @@ impl fmt::Debug for Address {
     }
 }
 
+/// Writes what may mean something else in a path as `%` and two digits.
+fn percent_encoded(text: &str) -> String {
+    let mut path = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+            path.push(byte.into());
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
+}
+
 /// Replaces `%41` by `A`, where that gives text.
 fn percent_decoded(text: &str) -> String {
+    decoded(text).unwrap_or_else(|| text.to_owned())
+}
+
+/// The same; `None` if it is no text then.
+fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -161,7 +185,7 @@ fn percent_decoded(text: &str) -> String {
             rest = tail;
         }
     }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -196,12 +220,15 @@ mod tests {
             " https://user:pass@h/x?secret",
             "https:/user:pass@h/x?secret",
             "https:/h/x?secret",
+            "https//h/x?secret&from=s3://a@b",
+            "user:pass@h/x?secret",
         ] {
             let error = Address::parse(wrong).expect_err("it is no URL");
             let said = format!("{error} {} {error:?}", error.hint());
             assert!(!said.contains("pass") && !said.contains("secret"), "{said}");
             assert!(!shown(wrong).to_string_lossy().contains("secret"));
-            assert!(is_url(Path::new(wrong)) != is_nearly_url(Path::new(wrong)), "{wrong}");
+            let (is_url, is_nearly) = (is_url(Path::new(wrong)), is_nearly_url(Path::new(wrong)));
+            assert!(is_url != is_nearly || !wrong.trim().starts_with("https:"), "{wrong}");
         }
     }
 
@@ -211,12 +238,16 @@ mod tests {
             ("s3://b/a/k%201", "s3://b/a/", "k 1"),
             ("https://h/k?sig=1", "https://h/?sig=1", "k"),
             ("gs://b/k", "gs://b/", "k"),
+            ("https://h/a/new%0Aline", "https://h/a/", "new\nline"),
+            ("s3://b/%C3%BC%25", "s3://b/", "ü%"),
         ] {
             let address = Address::parse(url).expect("a URL");
             let (found, found_name) = address.split().expect("a name");
             assert_eq!((found.url().as_str(), &found_name[..]), (folder, name));
             assert_eq!(found.join(Path::new(&found_name)).url(), address.url());
         }
+        // In Latin-1: its name as text would be that of another object.
+        assert!(Address::parse("https://h/a/caf%E9.gguf").expect("a URL").split().is_none());
         let folder = Address::parse("https://h/a").expect("a URL");
         let object = folder.join(Path::new("b?/c#"));
         assert_eq!(object.url().as_str(), "https://h/a/b%3F/c%23");

@@ -41,13 +41,24 @@
 
 mod address;
 mod client;
+#[cfg(any(test, fuzzed))]
+#[path = "../../../tests/drawn.rs"]
+mod drawn;
+#[cfg(any(test, fuzzed))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod job;
+#[cfg(test)]
+#[path = "../../../tests/fuzz/library/kept.rs"]
+mod kept_inputs;
 mod net;
 mod object;
 mod origin;
 mod pace;
 mod prefix;
 mod profile;
+#[cfg(any(test, fuzzed))]
+mod properties;
 mod range;
 mod read;
 mod settings;

@@ -55,7 +55,7 @@ impl Prefix {
     /// [`Error::Content`](dmabuf_dio::Error::Content).
     pub fn around(url: &str, settings: &Settings) -> Result<(Arc<Self>, String)> {
         let address = Address::parse(url)?;
-        let none = || Trouble::Address("it names no object".into());
+        let none = || Trouble::Address("it names no object, or one whose name is not UTF-8".into());
         let split = address.split().ok_or_else(none);
         let (folder, name) = split.map_err(|trouble| failed(address.name(), 0..0, &trouble))?;
         Ok((Self::at(&folder, settings)?, name))
@@ -124,7 +124,7 @@ impl Prefix {
 }
 
 /// The key of an object of a prefix. It is taken as it is: some characters would be escaped otherwise.
-fn key_of(
+pub(crate) fn key_of(
     start: &object_store::path::Path,
     name: &Path,
 ) -> Result<object_store::path::Path, Trouble> {
@@ -134,7 +134,7 @@ fn key_of(
 }
 
 /// Sorts the names, without objects that only stand for a folder. Fails if the others cannot be files side by side.
-fn as_files(mut found: Vec<(PathBuf, u64)>) -> Result<Vec<(PathBuf, u64)>, Trouble> {
+pub(crate) fn as_files(mut found: Vec<(PathBuf, u64)>) -> Result<Vec<(PathBuf, u64)>, Trouble> {
     found.sort_by(|(a, long), (b, longer)| (a, Reverse(long)).cmp(&(b, Reverse(longer))));
     // `a` and `a/` have the same name.
     found.dedup_by(|(after, _), (name, _)| after == name);

@@ -47,7 +47,7 @@ pub(crate) fn variables(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static s
 }
 
 /// The settings of these sections.
-fn settings<'a>(text: &'a str, sections: &[String]) -> Vec<(&'a str, &'a str)> {
+pub(crate) fn settings<'a>(text: &'a str, sections: &[String]) -> Vec<(&'a str, &'a str)> {
     let mut ours = false;
     let mut found = Vec::new();
     for line in text.lines() {

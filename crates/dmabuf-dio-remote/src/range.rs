@@ -6,11 +6,13 @@ use std::future::Future;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Range;
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dmabuf_dio::Result;
 use dmabuf_dio::content::Fetched;
 use futures_util::StreamExt as _;
+// Tests stop the clock of tokio.
+use tokio::time::Instant;
 
 use crate::job::{Job, TICK};
 use crate::settings::Settings;

@@ -150,7 +150,7 @@ impl Sums {
         self.chunk_size
     }
 
-    fn chunk(&self, number: u64) -> Range<u64> {
+    pub(crate) fn chunk(&self, number: u64) -> Range<u64> {
         let start = number * self.chunk_size;
         start..start.saturating_add(self.chunk_size).min(self.length)
     }

@@ -313,7 +313,7 @@ pub(crate) fn status_in(text: &str) -> Option<u16> {
 }
 
 /// More than this is as much as for ever.
-const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
+pub(crate) const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// The time in `Retry-After`: seconds. Stores send no date there, which would need their clock.
 pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {

@@ -38,7 +38,7 @@ mod capture;
 pub mod convert;
 mod copied;
 mod discard;
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 #[path = "../../../tests/drawn.rs"]
 mod drawn;
 mod ends;
@@ -46,11 +46,17 @@ mod error;
 mod fenced;
 mod file;
 mod format;
+#[cfg(any(test, fuzzed))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gaps;
 mod iio;
+#[cfg(test)]
+#[path = "../../../tests/fuzz/library/kept.rs"]
+mod kept_inputs;
 mod net;
 mod numbered;
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 mod properties;
 mod pump;
 mod ring;

@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::gaps::{Gap, Ledger, Loss, Reading};
 
 const BLOCK: u64 = 80;
@@ -96,7 +96,7 @@ impl Device {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
+    let step = one_of![
         (1_u64..4).prop_map(Step::Queue),
         (1_u64..200).prop_map(Step::Move),
         (1_u64..10).prop_map(Step::Lose),
@@ -118,15 +118,15 @@ fn run(steps: &[Step], report: Report, behind: Option<u64>) -> (Device, Ledger) 
 }
 
 fn behind() -> impl Strategy<Value = Option<u64>> {
-    prop_oneof![Just(None), Just(Some(0)), (1_u64..300).prop_map(Some)]
+    one_of![Just(None), Just(Some(0)), (1_u64..300).prop_map(Some)]
 }
 
 fn has(gap: &Gap, place: u64) -> bool {
     gap.at <= place && place <= gap.to
 }
 
-#[test]
-fn every_lost_frame_is_in_one_gap_around_its_place() {
+#[cfg_attr(test, test)]
+pub(crate) fn every_lost_frame_is_in_one_gap_around_its_place() {
     holds(&(steps(), behind()), |(steps, behind)| {
         let (device, ledger) = run(&steps, Report::Count, behind);
         let gaps = ledger.gaps(device.queued, true);
@@ -148,8 +148,8 @@ fn every_lost_frame_is_in_one_gap_around_its_place() {
     });
 }
 
-#[test]
-fn losses_are_passed_once_and_not_after_their_place() {
+#[cfg_attr(test, test)]
+pub(crate) fn losses_are_passed_once_and_not_after_their_place() {
     holds(&(steps(), behind()), |(steps, behind)| {
         let (device, mut ledger) = run(&steps, Report::Count, behind);
         let mut passed = 0;
@@ -167,9 +167,9 @@ fn losses_are_passed_once_and_not_after_their_place() {
     });
 }
 
-#[test]
-fn losses_without_a_count_have_a_gap_around_their_place() {
-    let reports = prop_oneof![Just(Report::Noted), Just(Report::Nothing)];
+#[cfg_attr(test, test)]
+pub(crate) fn losses_without_a_count_have_a_gap_around_their_place() {
+    let reports = one_of![Just(Report::Noted), Just(Report::Nothing)];
     holds(&(steps(), reports), |(steps, report)| {
         let (device, ledger) = run(&steps, report, None);
         let gaps = ledger.gaps(device.queued, true);

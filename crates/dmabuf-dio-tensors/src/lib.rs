@@ -52,7 +52,7 @@ pub mod header;
 
 mod block;
 mod byte_order;
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 #[path = "../../../tests/drawn.rs"]
 mod drawn;
 mod dtype;
@@ -61,9 +61,15 @@ mod fetch;
 mod file;
 mod find;
 mod format;
+#[cfg(any(test, fuzzed))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gather;
 mod ggml;
 mod index;
+#[cfg(test)]
+#[path = "../../../tests/fuzz/library/kept.rs"]
+mod kept_inputs;
 mod load;
 mod loaded;
 mod malformed;
@@ -77,7 +83,7 @@ mod open_model;
 mod outline;
 mod part;
 mod plan;
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 mod properties;
 mod reader;
 mod save;

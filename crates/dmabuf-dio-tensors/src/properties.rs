@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::byte_order::ByteOrder;
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::dtype::Dtype;
 use crate::part::Part;
 use crate::plan::runs;
@@ -17,7 +17,7 @@ use crate::tensor::Tensor;
 const START: u64 = 1000;
 
 fn dtypes() -> impl Strategy<Value = Dtype> {
-    prop_oneof![
+    one_of![
         Just(Dtype::U8),
         Just(Dtype::I16),
         Just(Dtype::F64),
@@ -28,7 +28,7 @@ fn dtypes() -> impl Strategy<Value = Dtype> {
 
 /// A tensor of up to four dimensions, and which elements of each are taken: a bit for each of the first 8.
 fn tensors() -> impl Strategy<Value = (Tensor, Vec<u8>)> {
-    let masks = prop_oneof![3 => Just(0xff_u8), 2 => any::<u8>()];
+    let masks = one_of![3 => Just(0xff_u8), 2 => any::<u8>()];
     (dtypes(), vec((0_u64..9, masks), 0..5)).prop_filter_map("not whole blocks", |(dtype, dims)| {
         let (shape, taken): (Vec<u64>, Vec<u8>) = dims.into_iter().unzip();
         let range = START..START + dtype.byte_len(&shape)?;
@@ -71,8 +71,8 @@ fn elements(tensor: &Tensor, taken: &[u8]) -> Vec<u64> {
     (0..all).filter(is_taken).collect()
 }
 
-#[test]
-fn parts_have_the_bytes_of_their_elements() {
+#[cfg_attr(test, test)]
+pub(crate) fn parts_have_the_bytes_of_their_elements() {
     holds(&tensors(), |(tensor, taken)| {
         let block = tensor.dtype.block();
         let wanted = elements(&tensor, &taken);
@@ -101,8 +101,8 @@ fn parts_have_the_bytes_of_their_elements() {
     });
 }
 
-#[test]
-fn runs_have_every_tensor_and_no_wide_gap() {
+#[cfg_attr(test, test)]
+pub(crate) fn runs_have_every_tensor_and_no_wide_gap() {
     let tensors = vec((0_u64..30, 0_u64..20, prop::bool::weighted(0.1)), 0..30);
     holds(&(tensors, 0_u64..25), |(drawn, gap)| {
         let (mut file, mut at) = (0, 0);
@@ -137,8 +137,8 @@ fn runs_have_every_tensor_and_no_wide_gap() {
     });
 }
 
-#[test]
-fn saved_parts_are_the_header_and_the_tensors_in_order() {
+#[cfg_attr(test, test)]
+pub(crate) fn saved_parts_are_the_header_and_the_tensors_in_order() {
     let parts = vec((vec(any::<u8>(), 0..40), 0_usize..5), 0..8);
     let reads = vec(1_usize..50, 1..20);
     holds(&(vec(any::<u8>(), 0..30), parts, reads), |(header, parts, reads)| {

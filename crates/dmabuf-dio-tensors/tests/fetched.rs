@@ -362,3 +362,58 @@ fn waiting_for_a_content_is_cancelled() {
         );
     }
 }
+
+/// What a call in another thread returns; fails if it does not come back.
+fn returned<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::spawn(move || sender.send(call()));
+    receiver.recv_timeout(std::time::Duration::from_secs(120)).expect("it waits for ever")
+}
+
+#[test]
+fn read_ahead_that_panics_leaves_nobody_waiting() {
+    let (memory, model, samples) = model(&[MIB; 40]);
+    let reader = Arc::new(Reader::with(Arc::clone(&model), Some(64 * MIB), &Options::default()));
+    let last = model.tensors().len() - 1;
+    let (sender, panics) = std::sync::mpsc::channel();
+    memory.call_at(model.tensors()[last].range.start, move || {
+        sender.send(()).expect("somebody waits");
+        panic!("as a content may");
+    });
+    (0..=last).for_each(|number| reader.want(number));
+    for (number, sample) in samples.iter().enumerate() {
+        let ours = Arc::clone(&reader);
+        let found = returned(move || ours.get(number, &never()));
+        assert_read(sample, found.expect("read").as_ref());
+    }
+    panics.try_recv().expect("it was read ahead");
+    // What a program reads in order is read ahead again.
+    let before = reader.report().reads;
+    for _ in 0..2 {
+        let all: Vec<_> = reader.iter().map(|item| item.expect("read").1).collect();
+        all.iter().zip(&samples).for_each(|(memory, sample)| assert_read(sample, memory.as_ref()));
+    }
+    assert!(reader.report().reads - before < 80, "{:?}", reader.report());
+}
+
+#[test]
+fn request_that_panics_leaves_no_other_waiting() {
+    let (memory, model, samples) = model(&[MIB; 2]);
+    let reader = Arc::new(Reader::with(Arc::clone(&model), Some(0), &Options::default()));
+    let (sender, begun) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel();
+    memory.call_at(model.tensors()[0].range.start, move || {
+        sender.send(()).expect("somebody waits");
+        may_go.recv().expect("it may go on");
+        panic!("as a content may");
+    });
+    let ours = Arc::clone(&reader);
+    let panicking = thread::spawn(move || ours.get(0, &never()).map(drop));
+    begun.recv().expect("it reads");
+    let ours = Arc::clone(&reader);
+    let waiting = thread::spawn(move || returned(move || ours.get(0, &never())));
+    go.send(()).expect("it waits");
+    assert!(panicking.join().is_err(), "its own panic is not hidden");
+    let found = waiting.join().expect("it comes back").expect("read");
+    assert_read(&samples[0], found.as_ref());
+}

@@ -93,7 +93,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Bytes moved so far.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzed))]
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }

@@ -63,7 +63,7 @@ mod buffer;
 mod choose;
 mod control;
 mod direction;
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 #[path = "../../../tests/drawn.rs"]
 mod drawn;
 mod errno;
@@ -71,6 +71,12 @@ mod error;
 mod fd;
 mod fetch;
 mod file;
+#[cfg(any(test, fuzzed))]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(test)]
+#[path = "../../../tests/fuzz/library/kept.rs"]
+mod kept_inputs;
 mod kind;
 mod known;
 mod limit;

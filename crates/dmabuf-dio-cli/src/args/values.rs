@@ -34,7 +34,7 @@ pub(crate) enum MaxLoss {
 }
 
 impl MaxLoss {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not a limit for losses: write 0, 1000, 1M or 0.1%");
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.trim_end().parse().map_err(|_| bad())?;
@@ -96,7 +96,7 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not a setting: write voltage0.hardwaregain=30");
         let (name, value) = text.split_once('=').ok_or_else(bad)?;
         let (owner, attribute) = match name.rsplit_once('/') {
@@ -111,7 +111,7 @@ impl Assignment {
     }
 }
 
-pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     if seconds > 0.0 && seconds <= 1e9 {
         Ok(seconds)
@@ -120,14 +120,14 @@ pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(super) fn parse_frame_size(text: &str) -> Result<(u32, u32), String> {
+pub(crate) fn parse_frame_size(text: &str) -> Result<(u32, u32), String> {
     let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
     let size = text.split_once(['x', 'X']);
     size.and_then(|(width, height)| Some((number(width)?, number(height)?)))
         .ok_or_else(|| format!("{text:?} is not a frame size: write 1920x1080"))
 }
 
-pub(super) fn parse_fps(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_fps(text: &str) -> Result<f64, String> {
     let rate = parse_rate(text).ok().filter(|rate| (0.01..=1e6).contains(rate));
     rate.ok_or_else(|| format!("{text:?} is not a number of frames per second: write 30 or 29.97"))
 }

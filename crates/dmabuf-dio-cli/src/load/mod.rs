@@ -8,10 +8,10 @@ mod inherited;
 mod kept;
 mod loader;
 mod many;
-mod plan;
+pub(crate) mod plan;
 mod program;
 mod report;
-mod template;
+pub(crate) mod template;
 mod verify;
 
 use dmabuf_dio_terminal::exit::{Failure, USAGE};

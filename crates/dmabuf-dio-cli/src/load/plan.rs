@@ -224,11 +224,12 @@ fn name_of(path: &Path) -> OsString {
 
 /// The names of all parts of a split GGUF. Programs open the first part and find the others by their
 /// names: `NAME-00001-of-00003.gguf`.
-fn parts(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
+pub(crate) fn parts(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
     let name = path.file_name()?.to_str()?;
     let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;
-    let parse = |text: &str| text.parse::<u32>().ok().filter(|_| text.len() == 5);
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parse = |text: &str| text.parse::<u32>().ok().filter(|_| is_number(text));
     let (number, count) = (parse(number)?, parse(count)?);
     let stem = stem.to_owned();
     (1..=count)
@@ -271,6 +272,8 @@ mod tests {
             "m-00000-of-00002.gguf",
             "m-1-of-2.gguf",
             "m-0000a-of-00002.gguf",
+            "m-+0001-of-00002.gguf",
+            "m-00001-of-+0002.gguf",
             "m-00001-00002.gguf",
             "/",
         ] {

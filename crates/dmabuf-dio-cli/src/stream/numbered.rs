@@ -87,7 +87,7 @@ fn earlier(first: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// The number of a file of the recording `first`, or of the file that a description of it describes.
-fn number_of(first: &Path, path: &Path) -> Option<u64> {
+pub(crate) fn number_of(first: &Path, path: &Path) -> Option<u64> {
     let stem = first.file_stem()?.as_bytes();
     let rest = path.file_name()?.as_bytes().strip_prefix(stem)?.strip_prefix(b"-")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

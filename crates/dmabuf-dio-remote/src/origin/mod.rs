@@ -2,8 +2,10 @@
 //! Where the bytes of an object come from.
 
 mod answer;
+#[cfg(any(test, fuzzed))]
+pub(crate) mod simulated;
 pub(crate) mod store;
-mod web;
+pub(crate) mod web;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use crate::trouble::Trouble;
 pub(crate) enum Origin {
     Web(Web),
     Store(Store),
+    #[cfg(any(test, fuzzed))]
+    Simulated(simulated::Simulated),
 }
 
 impl Origin {
@@ -35,6 +39,8 @@ impl Origin {
         match self {
             Self::Web(web) => web.length,
             Self::Store(store) => store.length,
+            #[cfg(any(test, fuzzed))]
+            Self::Simulated(server) => server.bytes.len() as u64,
         }
     }
 
@@ -43,6 +49,8 @@ impl Origin {
         match self {
             Self::Web(web) => web.tag.as_deref(),
             Self::Store(store) => store.tag.as_deref(),
+            #[cfg(any(test, fuzzed))]
+            Self::Simulated(_) => None,
         }
     }
 
@@ -51,6 +59,8 @@ impl Origin {
         let other = match self {
             Self::Web(_) => None,
             Self::Store(store) => store.version.as_deref(),
+            #[cfg(any(test, fuzzed))]
+            Self::Simulated(_) => None,
         };
         self.tag().filter(|tag| answer::is_strong(tag)).or(other).map(str::to_owned)
     }
@@ -60,6 +70,8 @@ impl Origin {
         match self {
             Self::Web(web) => web.get(range).await,
             Self::Store(store) => store.get(range).await,
+            #[cfg(any(test, fuzzed))]
+            Self::Simulated(server) => server.get(range),
         }
     }
 }

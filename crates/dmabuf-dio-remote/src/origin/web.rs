@@ -172,7 +172,7 @@ fn content_range(answer: &Response) -> Result<(Range<u64>, u64), Trouble> {
     parse_content_range(found.as_deref().unwrap_or_default()).ok_or_else(wrong)
 }
 
-fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
+pub(crate) fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
     let (range, length) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last, length) =

@@ -56,7 +56,7 @@ impl Layout {
     }
 
     /// The format of all values, if they have one and lie one after the other.
-    pub(super) fn one_format(&self) -> Option<Format> {
+    pub(crate) fn one_format(&self) -> Option<Format> {
         let (_, format) = *self.values.first()?;
         let same = self.values.iter().all(|(_, other)| *other == format);
         (same && self.frame == format.bytes() * self.count() as u64).then_some(format)

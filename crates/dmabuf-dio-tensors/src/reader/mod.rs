@@ -231,7 +231,9 @@ impl Reader {
                     state.has_failed = false;
                     shared.read_ahead(&mut state);
                     drop(state);
+                    let under_way = UnderWay { shared, run: &run, is_ahead: false };
                     let read = shared.read(&run, cancel);
+                    std::mem::forget(under_way);
                     state = shared.lock();
                     let ended = shared.end(&mut state, &run, read);
                     // Others in the run must not fail this one.
@@ -347,7 +349,9 @@ impl Shared {
             let run = Arc::new(run);
             let (shared, ours) = (Arc::clone(self), Arc::clone(&run));
             let read = move || {
+                let under_way = UnderWay { shared: &shared, run: &ours, is_ahead: true };
                 let read = shared.read(&ours, &shared.cancel);
+                std::mem::forget(under_way);
                 let mut state = shared.lock();
                 state.running -= 1;
                 if shared.end(&mut state, &ours, read).is_err() {
@@ -433,6 +437,26 @@ impl Shared {
         let file = &self.model.files()[tensor.file];
         let (path, direction) = (file.path().to_owned(), Direction::Load);
         file.error(dmabuf_dio::Error::Cancelled { path, direction, done: 0, length: tensor.len() })
+    }
+}
+
+/// A read that is under way, until it is forgotten. If it panics, as a content may, it has failed: others wait for its
+/// tensors.
+struct UnderWay<'s> {
+    shared: &'s Shared,
+    run: &'s Run,
+    is_ahead: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if self.is_ahead {
+            state.running -= 1;
+            state.has_failed = true;
+        }
+        state.ahead.failed(self.shared.tensors(), self.run, true);
+        self.shared.ended.notify_all();
     }
 }
 

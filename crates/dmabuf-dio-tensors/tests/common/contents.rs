@@ -11,14 +11,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use dmabuf_dio::content::{Content, Fetched, Fill, Folder};
 use dmabuf_dio::{Errno, Error, Result};
 
+type Hook = Box<dyn FnOnce() + Send>;
+
 /// Bytes under a name.
-#[derive(Debug)]
 pub(crate) struct Memory {
     name: PathBuf,
     pub(crate) bytes: Vec<u8>,
     asked: Mutex<Vec<Range<u64>>>,
     /// The byte that cannot be read, and how often it cannot.
     broken: Mutex<Option<(u64, u32)>>,
+    /// What is called by the next read of a byte, before it reads.
+    hook: Mutex<Option<(u64, Hook)>>,
     /// Whether reads wait until they are cancelled, and how many do.
     stalls: Mutex<Option<u32>>,
     stalled: Condvar,
@@ -27,8 +30,8 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Arc<Self> {
         let (asked, broken, stalls) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (name, stalled) = (name.into(), Condvar::new());
-        Arc::new(Self { name, bytes, asked, broken, stalls, stalled })
+        let (name, hook, stalled) = (name.into(), Mutex::default(), Condvar::new());
+        Arc::new(Self { name, bytes, asked, broken, hook, stalls, stalled })
     }
 
     /// The ranges that were asked for since the last call, in their order.
@@ -41,6 +44,11 @@ impl Memory {
     /// From now on reads of this byte fail so often.
     pub(crate) fn break_at(&self, byte: u64, times: u32) {
         *self.broken.lock().expect("broken") = Some((byte, times));
+    }
+
+    /// The next read of this byte calls this first.
+    pub(crate) fn call_at(&self, byte: u64, hook: impl FnOnce() + Send + 'static) {
+        *self.hook.lock().expect("hook") = Some((byte, Box::new(hook)));
     }
 
     /// From now on reads end only when they are cancelled.
@@ -73,6 +81,12 @@ impl Memory {
     }
 }
 
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Content for Memory {
     fn name(&self) -> &Path {
         &self.name
@@ -85,6 +99,10 @@ impl Content for Memory {
     fn read(&self, offset: u64, fill: &Fill<'_>) -> Result<Fetched> {
         let range = offset..offset + fill.length();
         self.asked.lock().expect("asked").push(range.clone());
+        let hook = self.hook.lock().expect("hook").take_if(|(byte, _)| range.contains(byte));
+        if let Some((_, hook)) = hook {
+            hook();
+        }
         let stalls = self.stalls.lock().expect("stalls").as_mut().map(|count| *count += 1);
         if stalls.is_some() {
             self.stalled.notify_all();

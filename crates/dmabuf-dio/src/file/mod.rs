@@ -6,6 +6,8 @@ pub(crate) mod copies;
 pub(crate) mod dma;
 pub(crate) mod extent;
 pub(crate) mod facts;
+#[cfg(any(test, fuzzed))]
+pub(crate) mod properties;
 pub(crate) mod queue;
 pub(crate) mod target;
 

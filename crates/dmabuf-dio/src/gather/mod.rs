@@ -48,8 +48,8 @@ mod one;
 mod outcome;
 mod piece;
 mod plan;
-#[cfg(test)]
-mod properties;
+#[cfg(any(test, fuzzed))]
+pub(crate) mod properties;
 mod result;
 mod ring;
 

@@ -11,7 +11,7 @@ use super::check::{Bounds, check};
 use super::outcome::{Exception, Outcome};
 use super::piece::{Group, Piece, Rules};
 use super::plan::{Plan, Request};
-use crate::drawn::holds;
+use crate::drawn::{holds, one_of};
 use crate::errno::Errno;
 use crate::error::Error;
 
@@ -51,15 +51,15 @@ enum Answer {
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    prop_oneof![Just(Answer::Interrupted), any::<u8>().prop_map(Answer::Part), Just(Answer::Whole)]
+    one_of![Just(Answer::Interrupted), any::<u8>().prop_map(Answer::Part), Just(Answer::Whole)]
 }
 
 /// Pieces next to each other, apart, repeated, empty, and in any order: as `(skip in the file, skip in the buffer,
 /// length, shape)`.
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {
-    let block = prop_oneof![Just(1_u64), Just(512), Just(4096)];
+    let block = one_of![Just(1_u64), Just(512), Just(4096)];
     let some = (0_u64..6, 0_u64..3, 0_u64..9, block, 0_u8..16);
-    let long = prop_oneof![30 => Just(0_u64), 1 => 1_u64..300_000];
+    let long = one_of![30 => Just(0_u64), 1 => 1_u64..300_000];
     (vec((some, long), 0..14), any::<u64>(), 0_u64..30_000).prop_map(|(drawn, shuffle, start)| {
         let (mut file, mut buf) = (start / 512 * 512, 0);
         let mut pieces: Vec<Piece> = Vec::new();
@@ -90,18 +90,18 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 }
 
 fn calls() -> impl Strategy<Value = Call> {
-    let rules = prop_oneof![
+    let rules = one_of![
         Just(Rules::BUFFERED),
-        (prop_oneof![Just(512_u64), Just(4096)], prop_oneof![Just(1_u64), Just(4), Just(512)])
+        (one_of![Just(512_u64), Just(4096)], one_of![Just(1_u64), Just(4), Just(512)])
             .prop_map(|(block, memory)| Rules { block, memory }),
     ];
-    let spare = prop_oneof![Just(0_u64), 0_u64..20_000, Just(700 << 10)];
+    let spare = one_of![Just(0_u64), 0_u64..20_000, Just(700 << 10)];
     let ends = (
-        prop_oneof![Just(1_u64 << 20), 0_u64..100_000],
-        prop_oneof![3 => Just(0_u64), 1 => 0_u64..9000],
+        one_of![Just(1_u64 << 20), 0_u64..100_000],
+        one_of![3 => Just(0_u64), 1 => 0_u64..9000],
         any::<bool>(),
     );
-    let bad = prop_oneof![1 => Just(0..0), 1 => (0_u64..60_000, 1_u64..20_000).prop_map(|(at, len)| at..at + len)];
+    let bad = one_of![1 => Just(0..0), 1 => (0_u64..60_000, 1_u64..20_000).prop_map(|(at, len)| at..at + len)];
     let device = (bad, vec(answers(), 0..12), prop::bool::weighted(0.1));
     (rules, pieces(), spare, ends, device).prop_map(
         |(rules, pieces, spare, (end, moved, shorter), (bad, first, refuses_direct))| Call {
@@ -227,8 +227,8 @@ impl Call {
     }
 }
 
-#[test]
-fn every_piece_has_its_bytes_or_a_reason() {
+#[cfg_attr(test, test)]
+pub(crate) fn every_piece_has_its_bytes_or_a_reason() {
     let reasons = RefCell::new([0; 4]);
     holds(&calls(), |call| {
         let Ok((outcome, mut buffer)) = call.run() else { return };
@@ -252,11 +252,13 @@ fn every_piece_has_its_bytes_or_a_reason() {
         assert_eq!(outside, None, "nobody has asked for this byte");
     });
     let reasons = reasons.into_inner();
-    assert!(reasons.iter().all(|count| *count > 5), "some are hardly drawn: {reasons:?}");
+    // A fuzzer draws one.
+    let are_drawn = reasons.iter().all(|count| *count > 5);
+    assert!(are_drawn || cfg!(fuzzed), "some are hardly drawn: {reasons:?}");
 }
 
-#[test]
-fn requests_and_shared_pieces_add_up() {
+#[cfg_attr(test, test)]
+pub(crate) fn requests_and_shared_pieces_add_up() {
     holds(&calls(), |call| {
         let call = Call { first: Vec::new(), bad: 0..0, refuses_direct: false, ..call };
         let Ok((outcome, _)) = call.run() else { return };
@@ -274,11 +276,11 @@ fn requests_and_shared_pieces_add_up() {
     });
 }
 
-#[test]
-fn pieces_are_refused_if_they_do_not_fit() {
-    let near = || prop_oneof![0_u64..50, (u64::MAX - 50)..=u64::MAX, any::<u64>()];
+#[cfg_attr(test, test)]
+pub(crate) fn pieces_are_refused_if_they_do_not_fit() {
+    let near = || one_of![0_u64..50, (u64::MAX - 50)..=u64::MAX, any::<u64>()];
     let piece = (near(), near(), near());
-    let few = vec(prop_oneof![4 => (0_u64..50, 0_u64..50, 0_u64..9), 1 => piece], 0..6);
+    let few = vec(one_of![4 => (0_u64..50, 0_u64..50, 0_u64..9), 1 => piece], 0..6);
     holds(&(few, 0_u64..60, 0_u64..60), |(drawn, start, len)| {
         let piece = |(offset, buf_offset, len)| Piece { offset, buf_offset, len };
         let pieces: Vec<_> = drawn.into_iter().map(piece).collect();

@@ -168,12 +168,12 @@ fn number(path: &Path) -> Option<u64> {
 }
 
 /// A number from lines of `name number`.
-fn field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
 /// A number from lines of `name: number kB`.
-fn field_kib(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field_kib(text: &str, name: &str) -> Option<u64> {
     text.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .and_then(|value| value.split_ascii_whitespace().next()?.parse().ok())

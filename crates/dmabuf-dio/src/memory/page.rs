@@ -14,7 +14,7 @@ pub(crate) fn huge_page() -> u64 {
 }
 
 /// The number from the kernel, if it is a multiple of the page that addresses can be aligned to.
-fn parse(text: &str, page: u64) -> u64 {
+pub(crate) fn parse(text: &str, page: u64) -> u64 {
     let told = text.trim().parse::<u64>().ok();
     told.filter(|size| size.is_power_of_two() && *size > page).unwrap_or_else(|| directory(page))
 }

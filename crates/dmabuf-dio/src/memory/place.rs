@@ -168,21 +168,23 @@ fn refused(errno: Errno) -> Error {
 pub(crate) fn available(node: u32) -> Option<u64> {
     let found = of_node(&fs::read_to_string(format!("{NODES}/node{node}/meminfo")).ok()?)?;
     let zones = fs::read_to_string("/proc/zoneinfo").unwrap_or_default();
-    Some(found.saturating_sub(kept_free(&zones, node) * page_size()))
+    Some(found.saturating_sub(kept_free(&zones, node).saturating_mul(page_size())))
 }
 
 /// How many pages of a node the kernel does not let go of: the high watermark of each zone and what it protects
 /// from others, and a low watermark of files, as in `si_mem_available()`.
-fn kept_free(zoneinfo: &str, node: u32) -> u64 {
+pub(crate) fn kept_free(zoneinfo: &str, node: u32) -> u64 {
     let head = format!("Node {node}, zone ");
-    let (mut kept, mut is_ours) = (0, false);
+    let (mut kept, mut is_ours) = (0_u64, false);
     for line in zoneinfo.lines() {
         let mut words = line.split([' ', ',', '(', ')']).filter(|word| !word.is_empty());
         let name = words.next().unwrap_or_default();
         let numbers = words.filter_map(|word| word.parse::<u64>().ok());
         match name {
             "Node" => is_ours = line.starts_with(&head),
-            "low" | "high" | "protection:" if is_ours => kept += numbers.max().unwrap_or(0),
+            "low" | "high" | "protection:" if is_ours => {
+                kept = kept.saturating_add(numbers.max().unwrap_or(0));
+            }
             _ => {}
         }
     }
@@ -190,13 +192,14 @@ fn kept_free(zoneinfo: &str, node: u32) -> u64 {
 }
 
 /// The sum of the lines `Node 0 NAME: NUMBER kB` that count.
-fn of_node(meminfo: &str) -> Option<u64> {
+pub(crate) fn of_node(meminfo: &str) -> Option<u64> {
     let field = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.split_once(&format!(" {name}:")));
         line?.1.split_ascii_whitespace().next()?.parse::<u64>().ok()
     };
     let files = ["Active(file)", "Inactive(file)", "SReclaimable"].into_iter().filter_map(field);
-    Some((field("MemFree")? + files.sum::<u64>()) * 1024)
+    let all = files.fold(field("MemFree")?, u64::saturating_add);
+    Some(all.saturating_mul(1024))
 }
 
 /// Stores in `found` the nodes of pages, or negative numbers for those that are not there.
@@ -269,6 +272,15 @@ mod tests {
             Node 1 Active: 50 kB\nNode 1 Inactive(file):  1 kB\nNode 1 SReclaimable: 4 kB\n";
         assert_eq!(of_node(meminfo), Some(12 << 10));
         assert_eq!(of_node(""), None);
+        // Numbers that no kernel has said yet, as the file system of a container might.
+        assert_eq!(
+            of_node(&format!("Node 0 MemFree: {} kB\nNode 0 SReclaimable: 1 kB\n", u64::MAX)),
+            Some(u64::MAX)
+        );
+        assert_eq!(
+            kept_free(&format!("Node 1, zone DMA\n low {}\n high 1\n", u64::MAX), 1),
+            u64::MAX
+        );
         let zones = "Node 1, zone DMA\n nr_free 9\n pages free 90\n min 1\n low 2\n high 3\n managed 90\n \
             protection: (0, 50, 40)\n high: 7\nNode 1, zone Normal\n low 4\n high 5\n protection: (0, 0, 0)\n\
             Node 11, zone Normal\n low 400\n high 500\n protection: (0, 0, 0)\n";

@@ -31,7 +31,7 @@ impl PageSizes {
 
     /// Reads no further than necessary: the kernel walks the pages of every mapping that it
     /// describes, which takes 15 ms in a process that has imported torch.
-    fn parse(smaps: impl BufRead, address: u64, len: u64) -> Self {
+    pub(crate) fn parse(smaps: impl BufRead, address: u64, len: u64) -> Self {
         let start = format!("{address:08x}-");
         let lines = smaps.lines().map_while(Result::ok);
         let (mut kernel_page, mut mapped) = (page_size(), 0);
@@ -39,10 +39,12 @@ impl PageSizes {
             let mut words = line.split_ascii_whitespace();
             let (Some(key), Some(value)) = (words.next(), words.next()) else { break };
             let Some(key) = key.strip_suffix(':') else { break };
-            let bytes = value.parse::<u64>().unwrap_or(0) * 1024;
+            let bytes = value.parse::<u64>().unwrap_or(0).saturating_mul(1024);
             match key {
                 "KernelPageSize" => kernel_page = bytes,
-                "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
+                "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => {
+                    mapped = u64::saturating_add(mapped, bytes);
+                }
                 _ => {}
             }
         }
@@ -50,7 +52,7 @@ impl PageSizes {
             return Self { page_size: kernel_page, huge_bytes: len };
         }
         let huge_bytes = mapped.min(len);
-        let most = if huge_bytes * 2 > len { huge_page() } else { page_size() };
+        let most = if huge_bytes > len / 2 { huge_page() } else { page_size() };
         Self { page_size: most, huge_bytes }
     }
 }
@@ -74,6 +76,11 @@ mod tests {
             PageSizes::parse(SMAPS.as_bytes(), 0x7f00_0060_0000, 4 << 20),
             PageSizes { page_size: 1 << 30, huge_bytes: 4 << 20 }
         );
+        // No kernel says that, but a container may have another file there.
+        let odd =
+            format!("00000000-1 rw-s\nShmemPmdMapped: {0} kB\nAnonHugePages: {0} kB\n", u64::MAX);
+        let most = PageSizes { page_size: huge_page(), huge_bytes: 4096 };
+        assert_eq!(PageSizes::parse(odd.as_bytes(), 0, 4096), most);
         // Half of the memory is not most of it.
         assert_eq!(
             PageSizes::parse(SMAPS.as_bytes(), 0x7f00_0000_0000, 8 << 20),

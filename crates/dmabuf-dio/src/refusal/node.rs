@@ -59,7 +59,7 @@ impl Node {
 }
 
 /// The name of a group in the text of group(5).
-fn name_of(number: u32, groups: &str) -> Option<String> {
+pub(crate) fn name_of(number: u32, groups: &str) -> Option<String> {
     groups.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;

@@ -10,12 +10,14 @@ pub(crate) mod poured;
 pub(crate) mod private;
 pub(crate) mod ring;
 pub(crate) mod staged;
+#[cfg(any(test, fuzzed))]
+pub(crate) mod staging;
 pub(crate) mod system_heap;
 pub(crate) mod task;
 
-mod plan;
-#[cfg(test)]
-mod properties;
+pub(crate) mod plan;
+#[cfg(any(test, fuzzed))]
+pub(crate) mod properties;
 pub(crate) mod supply;
 mod window;
 
@@ -78,10 +80,10 @@ impl Job<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzed))]
 impl<'a> Job<'a> {
     /// A load of a whole extent with blocks of 512 bytes, one request of at most 8192 bytes at a time.
-    fn of(file: BorrowedFd<'a>, extent: Extent, watch: &'a Watch<'a>) -> Self {
+    pub(crate) fn of(file: BorrowedFd<'a>, extent: Extent, watch: &'a Watch<'a>) -> Self {
         let needed_end = extent.file + extent.len;
         let (block, chunk, depth) = (512, 8192, 1);
         Self { file, direction: Direction::Load, extent, needed_end, block, chunk, depth, watch }

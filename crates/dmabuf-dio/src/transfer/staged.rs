@@ -70,13 +70,13 @@ pub(crate) fn load(
 }
 
 /// The staging buffer: a window with the data being read and not yet copied.
-struct Stage<'a> {
-    window: Window,
-    buf: &'a Shared,
+pub(super) struct Stage<'a> {
+    pub(super) window: Window,
+    pub(super) buf: &'a Shared,
     /// Length of the data wanted in the buffer.
-    end: u64,
+    pub(super) end: u64,
     /// Bytes copied to the buffer so far.
-    copied: u64,
+    pub(super) copied: u64,
 }
 
 impl Stage<'_> {
@@ -107,7 +107,7 @@ impl Stage<'_> {
     }
 
     /// Copies the rest of a job that has been read completely.
-    fn finish(&mut self, job: &Job<'_>) -> Result<(), Stop> {
+    pub(super) fn finish(&mut self, job: &Job<'_>) -> Result<(), Stop> {
         while self.copied < self.end {
             if job.watch.is_cancelled() {
                 return Err(Stop::Cancelled { done: self.copied });

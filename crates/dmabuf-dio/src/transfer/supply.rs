@@ -33,6 +33,18 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
+/// A thread that panics brings no more pages, and would be waited for.
+struct ErrorOnPanic<'a>(&'a Supply);
+
+impl Drop for ErrorOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.state().error.get_or_insert(Os::CANCELED);
+            self.0.changed.notify_all();
+        }
+    }
+}
+
 impl Supply {
     /// Allocates a range of the mapping, `step` bytes at a time.
     pub(crate) fn run(&self, mapping: &Mapping, start: u64, end: u64, step: u64) {
@@ -46,6 +58,7 @@ impl Supply {
         end: u64,
         step: u64,
     ) {
+        let _panic = ErrorOnPanic(self);
         let mut at = start;
         while at < end && !self.stop.load(Ordering::Relaxed) {
             let len = step.min(end - at);
@@ -135,6 +148,16 @@ mod tests {
         });
         assert_eq!(supply.reaches(page, false), Ok(true), "this page is there");
         assert_eq!(supply.reaches(3 * page, false), Err(Os::FAULT));
+    }
+
+    #[test]
+    fn waiter_is_woken_by_a_panic() {
+        let supply = Supply::default();
+        std::thread::scope(|scope| {
+            let supplier = scope.spawn(|| supply.run_with(|_, _| panic!("as a fault"), 0, 2, 1));
+            assert_eq!(supply.reaches(1, true), Err(Os::CANCELED));
+            assert!(supplier.join().is_err());
+        });
     }
 
     #[test]

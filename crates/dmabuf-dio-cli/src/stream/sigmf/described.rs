@@ -41,7 +41,15 @@ impl Described {
         let formats: Vec<Format> = channels.iter().map(|channel| channel.format).collect();
         let device = Layout::of(&formats);
         let exact = self.formats().map(|formats| Layout::of(&formats));
-        let Some(found) = self.global["core:datatype"].as_str() else { return Ok(exact) };
+        let Some(found) = self.global["core:datatype"].as_str() else {
+            return match exact {
+                Some(layout) if layout.count() != device.count() => {
+                    let (has, needs) = (layout.count(), device.count());
+                    Err(format!("it has {has} values per frame, the device needs {needs}"))
+                }
+                exact => Ok(exact),
+            };
+        };
         let count = self.global["core:num_channels"].as_u64().unwrap_or(1);
         // Formats without a name in SigMF are described as bytes.
         let (bytes, number) = datatype(channels, frame, false);

@@ -58,7 +58,7 @@ pub(crate) fn repair(data: &Path) {
 }
 
 /// Bytes of a frame in the file.
-fn frame_of(value: &Value) -> Option<u64> {
+pub(crate) fn frame_of(value: &Value) -> Option<u64> {
     let global = &value["global"];
     let sample: SampleType = global["core:datatype"].as_str()?.parse().ok()?;
     let values = if sample.complex { 2 } else { 1 };
@@ -72,7 +72,7 @@ fn frame_of(value: &Value) -> Option<u64> {
 /// Removes the mark from a description, and notes the frame from which on losses are unknown.
 /// `frames` is the number of frames in the file. After a power cut it may be less than the described
 /// number.
-fn complete(value: &mut Value, frames: u64) {
+pub(crate) fn complete(value: &mut Value, frames: u64) {
     let known = value["global"][UNFINISHED].as_u64().unwrap_or(0).min(frames);
     if let Some(global) = value["global"].as_object_mut() {
         global.remove(UNFINISHED);

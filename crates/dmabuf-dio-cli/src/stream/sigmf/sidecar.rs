@@ -408,6 +408,11 @@ mod tests {
             let others = vec![channel(&other); channels.len()];
             assert_eq!(described.layout(&others, 4 * others.len() as u64), Ok(Some(layout)));
         }
+        let exact =
+            r#"{"global": {"dmabuf_dio:formats": ["le:u8/8>>0", "le:u8/8>>0"]}, "captures": []}"#;
+        let described = Described::of_value(&serde_json::from_str(exact).expect("JSON"));
+        let one = channels(&["a"], 8, Encoding::Unsigned);
+        assert!(described.layout(&one, 1).is_err(), "two values are no frame of one");
         let complex = r#"{"global": {"core:datatype": "cf32_le"}, "captures": []}"#;
         let described = Described::of_value(&serde_json::from_str(complex).expect("JSON"));
         let two = channels(&["a", "b"], 16, Encoding::Signed);
