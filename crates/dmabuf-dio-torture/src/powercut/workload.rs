@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use dmabuf_dio::{Backend, Buffer, Error, Kind, Saver};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader, Saver};
 use dmabuf_dio_sys::dio;
 use rustix::fs::{FlockOperation, flock};
 
@@ -144,8 +144,11 @@ impl<'a> Work<'a> {
     fn buffer(&mut self, bytes: &[u8], kinds: &[Kind]) -> Result<(Buffer, u64), String> {
         let kind = self.random.pick(kinds);
         let offset = if self.random.one_in(2) { 0 } else { self.random.in_range(0..8192) };
-        let mut buffer = Buffer::alloc_kind(kind, "system", offset + bytes.len() as u64)
-            .map_err(failed("a buffer"))?;
+        let mut buffer = match Buffer::alloc_kind(kind, "system", offset + bytes.len() as u64) {
+            // A kernel without heaps
+            Err(_) if kind == Kind::DmaBuf => return Ok((loaded(bytes, offset)?, offset)),
+            buffer => buffer.map_err(failed("a buffer"))?,
+        };
         let mut map = buffer.map_mut().map_err(failed("the buffer"))?;
         map.write_at(offset, bytes).map_err(failed("the buffer"))?;
         map.finish().map_err(failed("the buffer"))?;
@@ -424,6 +427,14 @@ fn by(
         result => result,
     }
     .map_err(failed("save"))
+}
+
+/// A dma-buf of LOAD, whose content starts somewhere.
+fn loaded(bytes: &[u8], offset: u64) -> Result<Buffer, String> {
+    let source = std::env::temp_dir().join(format!("powercut-buffer-{}", std::process::id()));
+    std::fs::write(&source, [&vec![0; offset as usize], bytes].concat())
+        .map_err(failed("a buffer's source"))?;
+    Loader::new(&source).kind(Kind::DmaBuf).load().map_err(failed("a buffer"))
 }
 
 fn attached(buffer: &Buffer) -> Result<OwnedFd, String> {
