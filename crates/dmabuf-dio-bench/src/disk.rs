@@ -13,10 +13,13 @@ use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
+use tempfile::{Builder, TempDir, TempPath};
 
-use crate::outcome::{Trouble, failed};
+use crate::outcome::{Result, Trouble, failed};
 use crate::pattern::{Pattern, compare};
 
+/// The beginning of the names of what is made and removed again.
+const TEMPORARY: &str = ".dmabuf-dio-bench-";
 const PIECE: u64 = 1 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 const ELSEWHERE: &str = "choose another folder, --dir DIR, or smaller sizes";
@@ -28,40 +31,13 @@ pub(crate) enum IoMode {
     Direct,
 }
 
-/// The path of a file of ours, which is removed when this is dropped, and its description.
-#[derive(Debug)]
-pub(crate) struct TemporaryPath(PathBuf);
-
-impl TemporaryPath {
-    /// A file that is yet to be made.
-    pub(crate) fn new(dir: &Path, ending: &str) -> Self {
-        Self(own_path(dir, ending))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TemporaryPath {
-    fn drop(&mut self) {
-        // There is nobody to tell.
-        let _ = std::fs::remove_file(&self.0);
-        let _ = std::fs::remove_file(self.0.with_extension("sigmf-meta"));
-    }
-}
-
-fn own_path(dir: &Path, ending: &str) -> PathBuf {
-    dir.join(format!(".dmabuf-dio-bench-{}{ending}", std::process::id()))
-}
-
 /// A file, or a block device, opened in each mode when it is needed.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     /// Its name, if it has one.
     path: Option<PathBuf>,
     /// The name is removed with this.
-    temporary: Option<TemporaryPath>,
+    temporary: Option<TempPath>,
     opened: [OnceCell<Result<File, Errno>>; 2],
     len: u64,
     /// What was written; `None` if others wrote it.
@@ -85,11 +61,7 @@ impl DiskFile {
         content: impl Fn(u64) -> Pattern,
     ) -> Result<Vec<Self>, Failure> {
         has_room(dir, len.saturating_mul(count))?;
-        let create = |number| {
-            let ending = ending.map(|ending| format!("-{number}{ending}"));
-            Self::create(dir, ending.as_deref(), len, content(number))
-        };
-        (0..count).map(create).collect()
+        (0..count).map(|number| Self::create(dir, ending, len, content(number))).collect()
     }
 
     /// Creates a file in `dir` and writes its content to the disk. Other programs can open it by its name, which
@@ -101,23 +73,17 @@ impl DiskFile {
         content: Pattern,
     ) -> Result<Self, Failure> {
         has_room(dir, len)?;
-        let path = own_path(dir, ending.unwrap_or_default());
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(&path);
-        let file = file.map_err(|error| cannot_create(dir, &error))?;
-        let temporary = TemporaryPath(path.clone());
+        let made = Builder::new().prefix(TEMPORARY).suffix(ending.unwrap_or("")).tempfile_in(dir);
+        let (file, temporary) = made.map_err(|error| cannot_create(dir, &error))?.into_parts();
         // A block is there while the file's abilities are tried.
         file.write_all_at(&[0; 4096], 0).map_err(|error| cannot_create(dir, &error))?;
-        let mut disk = Self::existing(&path, len);
-        disk.file_system = probe::file(&path)?.file_system;
+        let mut disk = Self::existing(&temporary, len);
+        disk.file_system = probe::file(&temporary)?.file_system;
         disk.opened[IoMode::Buffer as usize] = OnceCell::from(Ok(file));
         // As long as it has a name.
         let _ = disk.open(IoMode::Direct);
-        if ending.is_some() {
-            disk.temporary = Some(temporary);
-        } else {
-            disk.path = None;
-        }
+        disk.temporary = ending.is_some().then_some(temporary);
+        disk.path = disk.temporary.as_ref().map(|path| path.to_path_buf());
         disk.write(content)?;
         Ok(disk)
     }
@@ -142,7 +108,7 @@ impl DiskFile {
     }
 
     /// The descriptor for a mode, if the file system offers it.
-    pub(crate) fn open(&self, mode: IoMode) -> Result<&File, Trouble> {
+    pub(crate) fn open(&self, mode: IoMode) -> Result<&File> {
         let flags = if mode == IoMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
         let open = || {
             let path = self.path.as_ref().ok_or(Errno::NOENT)?;
@@ -161,7 +127,7 @@ impl DiskFile {
 
     /// Compares what was read from position `at` with what was written, or, of a file of others, with what the
     /// page cache has. Position and length are multiples of eight.
-    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<(), Trouble> {
+    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<()> {
         if let Some(content) = &self.content {
             return content.check(bytes, at);
         }
@@ -205,6 +171,11 @@ impl DiskFile {
         let disk = if is_partition { link.parent()? } else { &link };
         Some(disk.file_name()?.to_str()?.to_owned())
     }
+}
+
+/// A folder in `dir`, which is removed with all that is in it when this is dropped.
+pub(crate) fn temporary_folder(dir: &Path) -> Result<TempDir> {
+    Builder::new().prefix(TEMPORARY).tempdir_in(dir).map_err(failed("making a folder"))
 }
 
 /// Fails if fewer bytes are free in a folder.

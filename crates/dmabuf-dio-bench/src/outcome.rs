@@ -6,6 +6,8 @@ use std::io;
 use dmabuf_dio::Errno;
 use rustix::io::Errno as Os;
 
+pub(crate) type Result<T, E = Trouble> = std::result::Result<T, E>;
+
 /// How a measurement without figures ended, from bad to worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Status {
@@ -54,11 +56,6 @@ impl Trouble {
         Self::new(Status::Failed, format!("{what} failed: {why}"))
     }
 
-    /// A call transferred too few bytes without an error.
-    pub(crate) fn short(what: &str, done: u64, wanted: u64) -> Self {
-        Self::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes"))
-    }
-
     pub(crate) fn different(reason: impl Into<String>) -> Self {
         Self::new(Status::Different, reason)
     }
@@ -68,9 +65,16 @@ impl Trouble {
         Self { status: self.status.max(Status::Failed), ..self }
     }
 
-    /// An error of the library.
-    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
-    pub(crate) fn of_library(error: dmabuf_dio::Error) -> Self {
+    pub(crate) fn interrupted() -> Result<()> {
+        match dmabuf_dio_terminal::signals::caught() {
+            None => Ok(()),
+            Some(_) => Err(Self::new(Status::Failed, "interrupted")),
+        }
+    }
+}
+
+impl From<dmabuf_dio::Error> for Trouble {
+    fn from(error: dmabuf_dio::Error) -> Self {
         use dmabuf_dio::Error;
         let (status, refusal) = match &error {
             Error::Unavailable { refusals, .. } => (Status::Unavailable, refusals.first()),
@@ -85,24 +89,20 @@ impl Trouble {
         }
         Self { status, reason }
     }
+}
 
-    /// An error of the streams.
-    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
-    pub(crate) fn of_stream(error: dmabuf_dio_stream::Error) -> Self {
+impl From<dmabuf_dio_stream::Error> for Trouble {
+    fn from(error: dmabuf_dio_stream::Error) -> Self {
         Self::new(Status::Failed, error.to_string())
-    }
-
-    pub(crate) fn interrupted() -> Result<(), Self> {
-        match dmabuf_dio_terminal::signals::caught() {
-            None => Ok(()),
-            Some(_) => Err(Self::new(Status::Failed, "interrupted")),
-        }
     }
 }
 
-/// Fails if a call transferred less than requested.
-pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<(), Trouble> {
-    if done == wanted { Ok(()) } else { Err(Trouble::short(what, done, wanted)) }
+/// Fails if a call transferred less than requested, without an error.
+pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<()> {
+    if done >= wanted {
+        return Ok(());
+    }
+    Err(Trouble::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes")))
 }
 
 /// Repeats a call that should work until `len` bytes are transferred.
@@ -110,11 +110,11 @@ pub(crate) fn repeat(
     what: &str,
     len: u64,
     mut call: impl FnMut(u64) -> Result<usize, Os>,
-) -> Result<(), Trouble> {
+) -> Result<()> {
     let mut done = 0;
     while done < len {
         match call(done) {
-            Ok(0) => return Err(Trouble::short(what, done, len)),
+            Ok(0) => return whole(what, done, len),
             Ok(moved) => done += moved as u64,
             Err(Os::INTR) => {}
             Err(errno) => return Err(Trouble::failed(what, errno)),

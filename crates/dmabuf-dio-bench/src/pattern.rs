@@ -5,7 +5,7 @@
 //! other programs can compute it, too. The factor is odd, which makes this a bijection; seeds are
 //! 2^47 indices apart. Therefore no word occurs twice, not even in two files, and none is zero.
 
-use crate::outcome::Trouble;
+use crate::outcome::{Result, Trouble};
 
 /// Content of buffers before and after a transfer, so that reused memory is never correct.
 pub(crate) const POISON: u8 = 0xa5;
@@ -70,7 +70,7 @@ impl Pattern {
     }
 
     /// Compares every byte with the content of position `at`. Position and length are as for `fill`.
-    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<(), Trouble> {
+    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<()> {
         let (head, index) = self.split(at, bytes.len());
         let (first, words) = bytes.split_at(head.len());
         compare(first, head, at)?;
@@ -84,7 +84,7 @@ impl Pattern {
 }
 
 /// Compares bytes of position `at`.
-pub(crate) fn compare(bytes: &[u8], expected: &[u8], at: u64) -> Result<(), Trouble> {
+pub(crate) fn compare(bytes: &[u8], expected: &[u8], at: u64) -> Result<()> {
     let mut pairs = (at..).zip(bytes.iter().zip(expected));
     match pairs.find(|(_, (is, should_be))| is != should_be) {
         None => Ok(()),

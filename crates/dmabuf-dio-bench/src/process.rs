@@ -14,7 +14,7 @@ use rustix::io::Errno as Os;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::args::PROGRAM;
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Status, Trouble, failed};
 
 /// How often interruption is checked for.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ impl Process {
         mut command: Command,
         output: Option<File>,
         ends: Status,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self> {
         let start = || {
             let errors = File::from(memfd_create("dmabuf-dio-errors", MemfdFlags::CLOEXEC)?);
             command.stdin(Stdio::piped()).stderr(errors.try_clone()?);
@@ -63,7 +63,7 @@ impl Process {
     }
 
     /// The next line that it prints.
-    pub(crate) fn line(&mut self) -> Result<String, Trouble> {
+    pub(crate) fn line(&mut self) -> Result<String> {
         loop {
             if let Some(end) = self.printed.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.printed.drain(..=end).collect();
@@ -77,7 +77,7 @@ impl Process {
     }
 
     /// Its remaining output. It must exit successfully.
-    pub(crate) fn finish(mut self) -> Result<String, Trouble> {
+    pub(crate) fn finish(mut self) -> Result<String> {
         while self.read()? {}
         let status = self.wait(Duration::MAX)?;
         if !status.success() {
@@ -87,14 +87,14 @@ impl Process {
     }
 
     /// Waits for its end, whatever its exit code. Returns what it printed.
-    pub(crate) fn end(mut self, patience: Duration) -> Result<String, Trouble> {
+    pub(crate) fn end(mut self, patience: Duration) -> Result<String> {
         while self.read()? {}
         self.wait(patience)?;
         Ok(String::from_utf8_lossy(&self.printed).into_owned())
     }
 
     /// Waits for an instant. Fails if it has ended.
-    pub(crate) fn goes_on(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn goes_on(&mut self) -> Result<()> {
         std::thread::sleep(5 * TICK);
         Trouble::interrupted()?;
         match self.child.try_wait().map_err(failed("waitpid"))? {
@@ -114,7 +114,7 @@ impl Process {
     }
 
     /// Waits for output. Returns false at its end.
-    fn read(&mut self) -> Result<bool, Trouble> {
+    fn read(&mut self) -> Result<bool> {
         let Some(stdout) = &mut self.child.stdout else { return Ok(false) };
         let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
         loop {
@@ -131,7 +131,7 @@ impl Process {
         Ok(count > 0)
     }
 
-    fn wait(&mut self, patience: Duration) -> Result<ExitStatus, Trouble> {
+    fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
         let begin = Instant::now();
         loop {
             Trouble::interrupted()?;

@@ -12,8 +12,7 @@ use dmabuf_dio_sys::{heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Trouble, failed, repeat};
-use crate::pattern::POISON;
+use crate::outcome::{Result, Trouble, failed, repeat};
 use mapping::Mapping;
 
 /// The kind of a buffer, and the target of its I/O.
@@ -39,7 +38,7 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    pub(crate) fn new(kind: BufferKind) -> Result<Self, Trouble> {
+    pub(crate) fn new(kind: BufferKind) -> Result<Self> {
         let device = match kind {
             BufferKind::Memfd => None,
             BufferKind::DmaBuf => Some(open_heap()?),
@@ -54,7 +53,7 @@ impl Maker {
     }
 
     /// Creates a buffer of `len` bytes, a multiple of the page size.
-    pub(crate) fn make(&self, len: u64) -> Result<Buffer, Trouble> {
+    pub(crate) fn make(&self, len: u64) -> Result<Buffer> {
         match &self.device {
             Some(heap) if self.kind == BufferKind::DmaBuf => {
                 let fd = heap::alloc(heap.as_fd(), len);
@@ -65,7 +64,7 @@ impl Maker {
     }
 
     /// Creates the dma-buf over a memfd, if this kind has one.
-    pub(crate) fn cover(&self, mut memfd: Buffer) -> Result<Buffer, Trouble> {
+    pub(crate) fn cover(&self, mut memfd: Buffer) -> Result<Buffer> {
         if let Some(device) = &self.device {
             let (fd, len) = (memfd.target(), memfd.len);
             let dmabuf = udmabuf::create(device.as_fd(), fd, 0, len);
@@ -79,7 +78,7 @@ impl Maker {
 }
 
 /// Opens the system heap.
-pub(crate) fn open_heap() -> Result<OwnedFd, Trouble> {
+pub(crate) fn open_heap() -> Result<OwnedFd> {
     heap::open(heap::SYSTEM).map_err(|errno| {
         let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
         cannot_open(heap::SYSTEM, errno, remedy)
@@ -94,7 +93,7 @@ pub(crate) fn cannot_open(path: &str, errno: Errno, remedy: &str) -> Trouble {
 }
 
 /// A memfd without pages, with the seals that udmabuf requires.
-pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
+pub(crate) fn memfd(len: u64) -> Result<Buffer> {
     let make = || {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("dmabuf-dio-bench", flags)?;
@@ -103,12 +102,6 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
         Ok::<_, Os>(Buffer { len, dmabuf: None, memfd: Some(fd) })
     };
     make().map_err(failed("memfd_create"))
-}
-
-/// Touches memory once: in a virtual machine, the first touch can take a second per GiB.
-pub(crate) fn touch_memory(len: u64) {
-    // Errors here surface in the measurement.
-    let _ = memfd(len).and_then(|buffer| buffer.look(|bytes| bytes.fill(POISON)));
 }
 
 /// Why no dma-buf of that length could be created over a memfd.
@@ -142,8 +135,8 @@ impl Buffer {
     }
 
     /// The dma-buf, or a memfd that has none.
-    pub(crate) fn into_dmabuf(self) -> Option<OwnedFd> {
-        self.dmabuf.or(self.memfd)
+    pub(crate) fn into_dmabuf(self) -> OwnedFd {
+        self.dmabuf.or(self.memfd).expect("a buffer has a descriptor")
     }
 
     /// The target of the I/O: the memfd, if there is one.
@@ -152,12 +145,12 @@ impl Buffer {
     }
 
     /// Maps the target of the I/O.
-    pub(crate) fn map(&self) -> Result<Mapping, Trouble> {
+    pub(crate) fn map(&self) -> Result<Mapping> {
         Mapping::new(self.target(), self.len).map_err(failed("mmap"))
     }
 
     /// The same; of a memfd the pages are allocated. A dma-buf has them.
-    pub(crate) fn map_with_pages(&self) -> Result<Mapping, Trouble> {
+    pub(crate) fn map_with_pages(&self) -> Result<Mapping> {
         let mut mapping = self.map()?;
         if self.dmabuf.is_none() {
             mapping.populate(0, self.len).map_err(failed("madvise"))?;
@@ -166,11 +159,7 @@ impl Buffer {
     }
 
     /// Lets the CPU access the target through a mapping meanwhile. A memfd does not need it.
-    pub(crate) fn bracket<T>(
-        &self,
-        access: Access,
-        what: impl FnOnce() -> T,
-    ) -> Result<T, Trouble> {
+    pub(crate) fn bracket<T>(&self, access: Access, what: impl FnOnce() -> T) -> Result<T> {
         match &self.dmabuf {
             Some(fd) if self.memfd.is_none() => bracket(fd.as_fd(), access, what),
             _ => Ok(what()),
@@ -178,7 +167,7 @@ impl Buffer {
     }
 
     /// `pread()` of the start of the file into a mapping of the target.
-    pub(crate) fn read(&self, file: &File, mapping: &mut Mapping) -> Result<(), Trouble> {
+    pub(crate) fn read(&self, file: &File, mapping: &mut Mapping) -> Result<()> {
         // SAFETY: the buffer is this program's own and no other mapping of it is in use; a memfd
         // is sealed against shrinking.
         let bytes = unsafe { mapping.bytes() };
@@ -186,7 +175,7 @@ impl Buffer {
         self.bracket(Access::Write, || repeat("pread", self.len, read))?
     }
 
-    pub(crate) fn sendfile(&self, file: &File) -> Result<(), Trouble> {
+    pub(crate) fn sendfile(&self, file: &File) -> Result<()> {
         repeat("sendfile", self.len, |done| {
             let mut from = done;
             rustix::fs::sendfile(self.target(), file, Some(&mut from), (self.len - done) as usize)
@@ -194,7 +183,7 @@ impl Buffer {
     }
 
     /// `copy_file_range()` to a dma-buf. Where it is not supported, it is rejected before any data is transferred.
-    pub(crate) fn copy_file_range(&self, file: &File) -> Result<(), Trouble> {
+    pub(crate) fn copy_file_range(&self, file: &File) -> Result<()> {
         const WHAT: &str = "copy_file_range to a dma-buf";
         let copy = |done| {
             let (mut from, mut to, rest) = (done, done, (self.len - done) as usize);
@@ -209,7 +198,7 @@ impl Buffer {
     }
 
     /// Passes the content to `what`: through the dma-buf, if there is one.
-    pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T, Trouble> {
+    pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
         let content = self.dmabuf.as_ref().map_or_else(|| self.target(), AsFd::as_fd);
         let mut mapping = Mapping::new(content, self.len).map_err(failed("mmap"))?;
         // SAFETY: the buffer is this program's own, nothing is being moved now, and a memfd is
@@ -222,7 +211,7 @@ impl Buffer {
     }
 }
 
-fn bracket<T>(fd: BorrowedFd<'_>, access: Access, what: impl FnOnce() -> T) -> Result<T, Trouble> {
+fn bracket<T>(fd: BorrowedFd<'_>, access: Access, what: impl FnOnce() -> T) -> Result<T> {
     let sync = failed("DMA_BUF_IOCTL_SYNC");
     dmabuf::begin_cpu_access(fd, access).map_err(&sync)?;
     let result = what();

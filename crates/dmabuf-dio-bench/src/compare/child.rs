@@ -19,7 +19,7 @@ use super::safetensors::{Tensors, content};
 use crate::disk::DiskFile;
 use crate::measure::meter::{Meter, Span};
 use crate::measure::phase::Phase;
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Status, failed};
 use crate::pattern::Pattern;
 use crate::ways::Setup;
 use crate::ways::registry::{COMPARE, OwnWay};
@@ -73,17 +73,17 @@ pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
     say(&serde_json::to_string(&told).map_err(io::Error::from)?)
 }
 
-fn measure(args: &CompareWayArgs) -> Result<LoaderReport, Trouble> {
+fn measure(args: &CompareWayArgs) -> Result<LoaderReport> {
     let span = Span::begin(None, Phase::Load);
     // All of it counts, also what the ways of other benchmarks do before their first phase.
     let len = std::fs::metadata(&args.file).map_err(failed("stat"))?.len();
     let disk = DiskFile::existing(&args.file, len);
-    let held = args.way.way.run(&mut Setup::new(&disk, len), &mut Meter::default())?;
+    let mut held = args.way.way.run(&mut Setup::new(&disk, len), &mut Meter::default())?;
     let took = span.end();
     // After the time has been taken, and before the memory is gone.
     let compare = |seed| {
         let content = content(len, args.tensors, Pattern::from_seed(seed));
-        match held.check(len, |bytes| content.check(bytes, 0)) {
+        match held.check(len, false, |bytes| content.check(bytes, 0)) {
             Err(trouble) if trouble.status == Status::Different => Ok(Some(trouble.reason)),
             found => found.map(|()| None),
         }

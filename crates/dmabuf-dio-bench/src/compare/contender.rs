@@ -13,7 +13,7 @@ use crate::buffer::mapping::{Pages, huge_page};
 use crate::disk::DiskFile;
 use crate::fio::{self, filename, no_result, number};
 use crate::host::setting::Setting;
-use crate::outcome::{Status, Trouble};
+use crate::outcome::{Result, Status, Trouble, failed, whole};
 use crate::pattern::Pattern;
 use crate::process::Process;
 use crate::ways::registry::OwnWay;
@@ -84,7 +84,7 @@ impl Contender {
 
     /// Changes the settings until the returned value is dropped. Huge pages for `bytes` are set if permitted;
     /// every other setting is required.
-    pub(crate) fn set(&self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>, Trouble> {
+    pub(crate) fn set(&self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>> {
         let required = |path: &str, value: &str| {
             Setting::required(path, value, "this device has no such setting")
         };
@@ -118,7 +118,7 @@ impl Contender {
         tensors: Tensors,
         verify: bool,
         prepare: impl FnOnce(),
-    ) -> Result<Vec<LoaderReport>, Trouble> {
+    ) -> Result<Vec<LoaderReport>> {
         if let Self::Fio(fio) = self {
             prepare();
             return fio.run(files);
@@ -147,16 +147,14 @@ impl Contender {
         Ok(results)
     }
 
-    fn command(&self, file: &DiskFile, tensors: Tensors, verify: bool) -> Result<Command, Trouble> {
+    fn command(&self, file: &DiskFile, tensors: Tensors, verify: bool) -> Result<Command> {
         let mut command = match self {
             Self::Peer(peer) => {
                 let mut command = Command::new("sh");
                 command.args(["-c", &format!("{} \"$@\"", peer.command), "sh"]);
                 command
             }
-            _ => Command::new(
-                std::env::current_exe().map_err(|error| self.broken(&error.to_string()))?,
-            ),
+            _ => Command::new(std::env::current_exe().map_err(failed("finding this program"))?),
         };
         if let Self::Own(own) = self {
             command.args(["compare-way", "--way", own.name, "--tensors", tensors.name()]);
@@ -168,15 +166,14 @@ impl Contender {
         Ok(command)
     }
 
-    fn accept(&self, told: &LoaderReport, file: &DiskFile, verify: bool) -> Result<(), Trouble> {
-        let data = file.len() - file.content().map_or(0, Pattern::start);
-        match told.verified {
-            _ if told.bytes < data => Err(Trouble::short(&self.name(), told.bytes, data)),
-            Some(false) => {
-                let wrong = || format!("{} found a wrong byte", self.name());
-                Err(Trouble::new(Status::Different, told.difference.clone().unwrap_or_else(wrong)))
+    fn accept(&self, told: &LoaderReport, file: &DiskFile, verify: bool) -> Result<()> {
+        whole(&self.name(), told.bytes, file.len() - file.content().map_or(0, Pattern::start))?;
+        match (told.verified, &told.difference) {
+            (Some(false), Some(difference)) => Err(Trouble::different(difference)),
+            (Some(false), None) => {
+                Err(Trouble::different(format!("{} found a wrong byte", self.name())))
             }
-            None if verify => {
+            (None, _) if verify => {
                 Err(self.broken("did not compare the bytes, as requested by --verify"))
             }
             _ => Ok(()),
@@ -195,26 +192,25 @@ impl SequentialFio {
     }
 
     /// Reads all files at once. The result is scaled to reading each once.
-    fn run(self, files: &[DiskFile]) -> Result<Vec<LoaderReport>, Trouble> {
-        let mut command = Command::new("fio");
-        command.args(["--output-format=json", "--thread", "--readonly", "--rw=read"]);
-        command.args(["--ioengine=io_uring", "--direct=1", "--allow_file_create=0"]);
-        command.args([format!("--bs={}", self.block), format!("--iodepth={}", self.depth)]);
-        if self.pages == Pages::Huge {
-            command.args(["--mem=mmaphuge", &format!("--hugepage-size={}", huge_page())]);
-        } else {
-            command.arg("--mem=mmap");
-        }
+    fn run(self, files: &[DiskFile]) -> Result<Vec<LoaderReport>> {
+        let Self { block, depth, pages } = self;
+        let memory = match pages {
+            Pages::Huge => format!("--mem=mmaphuge --hugepage-size={}", huge_page()),
+            Pages::Small => "--mem=mmap".to_owned(),
+        };
+        let options =
+            format!("--rw=read --ioengine=io_uring --bs={block} --iodepth={depth} {memory}");
+        let mut options: Vec<_> = options.split_whitespace().map(str::to_owned).collect();
         for (number, file) in files.iter().enumerate() {
-            let len = file.len();
-            let size = LEAST.next_multiple_of(len);
-            let [name, size_of_all] = [format!("--name=file{number}"), format!("--io_size={size}")];
-            command.args([name, filename(file), size_of_all]);
-            if size > len {
-                command.arg(format!("--runtime={MOST}"));
-            }
+            let size = LEAST.next_multiple_of(file.len());
+            options.extend([
+                format!("--name=file{number}"),
+                filename(file),
+                format!("--io_size={size}"),
+            ]);
+            options.extend((size > file.len()).then(|| format!("--runtime={MOST}")));
         }
-        let jobs = fio::run(command)?;
+        let jobs = fio::run(options)?;
         let told = jobs.iter().zip(files).map(|(job, file)| told(job, file.len()));
         told.map(|told| told.ok_or_else(|| no_result(&"nothing was read"))).collect()
     }

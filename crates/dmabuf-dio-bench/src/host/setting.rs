@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno as Os;
 
 use crate::args::PROGRAM;
-use crate::outcome::Trouble;
+use crate::outcome::{Result, Trouble};
 
 /// Restores the setting when it is dropped. Other programs that change it in this way wait until then.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Setting {
     }
 
     /// The same for a row that cannot be measured without it. `missing`: why there is no such setting.
-    pub(crate) fn required(path: &str, value: &str, missing: &str) -> Result<Self, Trouble> {
+    pub(crate) fn required(path: &str, value: &str, missing: &str) -> Result<Self> {
         Self::set(path, value).map_err(|error| {
             let why = match Os::from_io_error(&error) {
                 Some(Os::NOENT) => missing,

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use super::memory::BLOCK;
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::disk::DiskFile;
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Status, Trouble, failed};
 
 /// Appends a block before every `every`th read, by a direct write, which adds to the mappings of the file. The file gets
 /// its size back when this is dropped.
@@ -23,7 +23,7 @@ pub(crate) struct Appends {
 }
 
 impl Appends {
-    pub(crate) fn new(disk: &DiskFile, every: u32) -> Result<Self, Trouble> {
+    pub(crate) fn new(disk: &DiskFile, every: u32) -> Result<Self> {
         let (Some(path), Some(_)) = (disk.path(), disk.content()) else {
             return Err(Trouble::new(Status::Unavailable, "a block device does not grow"));
         };
@@ -35,7 +35,7 @@ impl Appends {
     }
 
     /// To be called before each read.
-    pub(crate) fn before_read(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn before_read(&mut self) -> Result<()> {
         self.reads += 1;
         if self.reads < self.every {
             return Ok(());

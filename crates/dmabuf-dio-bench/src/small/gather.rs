@@ -7,7 +7,7 @@ use dmabuf_dio::{Backend, Buffer, Kind};
 use super::memory::BLOCK;
 use super::reader::Reader;
 use crate::disk::DiskFile;
-use crate::outcome::{Status, Trouble};
+use crate::outcome::{Result, Status, Trouble};
 
 /// A file and a buffer with a place for every read.
 pub(crate) struct GatherReader {
@@ -18,20 +18,13 @@ pub(crate) struct GatherReader {
 }
 
 impl GatherReader {
-    pub(crate) fn new(
-        disk: &DiskFile,
-        depth: u32,
-        offsets: &[u64],
-        polled: bool,
-    ) -> Result<Self, Trouble> {
-        let buf = Buffer::alloc_kind(Kind::DmaBuf, "system", offsets.len() as u64 * BLOCK)
-            .map_err(Trouble::of_library)?;
+    pub(crate) fn new(disk: &DiskFile, depth: u32, offsets: &[u64], polled: bool) -> Result<Self> {
+        let buf = Buffer::alloc_kind(Kind::DmaBuf, "system", offsets.len() as u64 * BLOCK)?;
         let gathering = Gatherer::new(disk.path().unwrap_or_else(|| "".as_ref()))
             .backend(Backend::UringSlot)
             .queue_depth(depth)
             .polled(polled)
-            .open(&buf)
-            .map_err(Trouble::of_library)?;
+            .open(&buf)?;
         let piece =
             |(at, offset): (u64, &u64)| Piece { offset: *offset, buf_offset: at, len: BLOCK };
         let pieces = (0..).step_by(BLOCK as usize).zip(offsets).map(piece).collect();
@@ -40,9 +33,9 @@ impl GatherReader {
 }
 
 impl Reader for GatherReader {
-    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
+    fn read(&mut self, offsets: &[u64]) -> Result<()> {
         let gathered = self.gathering.read(&self.pieces[..offsets.len()]);
-        let gathered = gathered.map_err(Trouble::of_library)?;
+        let gathered = gathered?;
         if let Some((number, error)) = gathered.errors().next() {
             return Err(Trouble::new(Status::Failed, format!("piece {number}: {error}")));
         }
@@ -54,12 +47,12 @@ impl Reader for GatherReader {
         Ok(())
     }
 
-    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<(), Trouble> {
+    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<()> {
         self.read(offsets)?;
-        let view = self.buf.map().map_err(Trouble::of_library)?;
+        let view = self.buf.map()?;
         let mut bytes = vec![0; BLOCK as usize];
         for piece in &self.pieces {
-            view.read_at(piece.buf_offset, &mut bytes).map_err(Trouble::of_library)?;
+            view.read_at(piece.buf_offset, &mut bytes)?;
             disk.check(&bytes, piece.offset)?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker};
-use crate::outcome::{Trouble, failed};
+use crate::outcome::{Result, failed};
 use crate::pattern::POISON;
 use crate::ways::module::attach;
 use crate::ways::ring::Uring;
@@ -42,7 +42,7 @@ pub(crate) struct ReadBlocks {
 }
 
 impl ReadBlocks {
-    pub(crate) fn new(kind: MemoryKind, blocks: u32) -> Result<Self, Trouble> {
+    pub(crate) fn new(kind: MemoryKind, blocks: u32) -> Result<Self> {
         let len = u64::from(blocks) * BLOCK;
         if kind == MemoryKind::Lent {
             let buffer = Maker::new(BufferKind::DmaBuf)?.make(len.next_multiple_of(PIECE))?;
@@ -56,7 +56,7 @@ impl ReadBlocks {
     }
 
     /// Registers it with a ring.
-    pub(crate) fn register(&self, ring: &mut Uring) -> Result<(), Trouble> {
+    pub(crate) fn register(&self, ring: &mut Uring) -> Result<()> {
         match (self.kind, &self.lent) {
             (MemoryKind::Lent, Some((_, context))) => {
                 ring.register_slots(context.as_fd(), self.len, self.len)
@@ -67,8 +67,7 @@ impl ReadBlocks {
                     iov_len: self.len as usize,
                 };
                 // SAFETY: the mapping outlives the ring: `BlockReader` holds both, ring first.
-                unsafe { ring.ring.submitter().register_buffers(slice::from_ref(&iovec)) }
-                    .map_err(failed("registering memory"))
+                unsafe { ring.register(slice::from_ref(&iovec)) }
             }
             _ => Ok(()),
         }
@@ -81,10 +80,7 @@ impl ReadBlocks {
     }
 
     /// Passes blocks without a request in flight to the CPU, then poisons them.
-    pub(crate) fn look(
-        &mut self,
-        mut each: impl FnMut(u32, &[u8]) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+    pub(crate) fn look(&mut self, mut each: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
         // SAFETY: no request is in flight, and the memory is this program's own.
         let blocks = unsafe { self.mapping.bytes() }.chunks_exact_mut(BLOCK as usize);
         let look = || {

@@ -10,11 +10,10 @@ mod reader;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
-use io_uring::{IoUring, opcode, types};
+use io_uring::IoUring;
 use rustix::fs::{SeekFrom, seek};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,14 +21,12 @@ use serde_json::{Value, json};
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{DiskFile, IoMode};
 use crate::fio::{self, number};
-use crate::host::facts::facts;
 use crate::measure::clock::{Clock, Unit};
 use crate::measure::meter::Span;
 use crate::measure::phase::Phase;
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Status, Trouble, failed};
 use crate::pattern::Pattern;
-use crate::rows::{Case, Members, Order, Report, Run, measure as run_all};
-use crate::ways::flight::mark;
+use crate::rows::{Case, Order, Report, Run};
 use crate::ways::ring::Uring;
 use appends::Appends;
 use gather::GatherReader;
@@ -112,20 +109,17 @@ fn ways() -> impl Iterator<Item = Way> {
 }
 
 pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
-    let mut facts = facts(&args.common)?;
+    let mut report = Report::start("small", &args.common)?;
     let dir = [args.common.dir.clone()];
     let paths = if args.on.is_empty() { &dir[..] } else { &args.on };
     let targets = (0..).zip(paths).map(|(number, path)| target(path, args.size, number));
     let targets = targets.collect::<Result<Vec<_>, _>>()?;
-    let clock = Clock::start()?;
-    let fio = if args.no_fio { None } else { fio::version() };
-    facts.extend([
-        ("fio", fio.into()),
-        ("reads", args.reads.into()),
-        ("append_every", args.append_every.into()),
-        ("unit", json!(clock.unit())),
-    ]);
-    let offsets = offsets(args);
+    let clock = &Clock::start()?;
+    report.fact("fio", if args.no_fio { None } else { fio::version() });
+    report.fact("reads", args.reads);
+    report.fact("append_every", args.append_every);
+    report.fact("unit", json!(clock.unit()));
+    let offsets = &offsets(args);
     let mut cases = Vec::new();
     for (target, disk) in &targets {
         // One call of gather makes all reads, and fio does not append.
@@ -133,17 +127,24 @@ pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
         let ways = ways().filter(|way| !(args.no_fio && way.fio));
         for way in ways.filter(|way| args.append_every.is_none() || appends(way)) {
             for &depth in &args.depths {
-                let point = Point { way, target, disk, depth, args };
-                let (clock, offsets) = (&clock, &offsets[..]);
-                cases.push(Case::new(point.about(), move |run| match run {
-                    0 => point.compare(offsets).map(|()| Run::new()),
+                let (engine, point) = (json!(way.engine), Point { way, disk, depth, args });
+                let polled = if way.polled { " polled" } else { "" };
+                let about = vec![
+                    ("target", target.as_str().into()),
+                    ("way", format!("{}{polled}", engine.as_str().unwrap_or_default()).into()),
+                    ("memory", json!(way.memory)),
+                    ("by", if way.fio { "fio" } else { "us" }.into()),
+                    ("depth", depth.into()),
+                ];
+                cases.push(Case::new(about, move |run| match run {
+                    0 => point.compare(offsets),
                     _ => point.run(offsets, clock),
                 }));
             }
         }
     }
-    let rows = run_all(cases, &args.common.only, 0..=args.common.runs, Order::Turns)?;
-    Ok(Report { bench: "small", facts, rows })
+    report.measure(cases, 0..=args.common.runs, Order::Turns)?;
+    Ok(report)
 }
 
 /// Creates the file, or opens the block device. Its name is that of the file system, or "raw".
@@ -185,76 +186,50 @@ fn offsets(args: &SmallArgs) -> Vec<u64> {
 #[derive(Clone, Copy, Debug)]
 struct Point<'t> {
     way: Way,
-    target: &'t str,
     disk: &'t DiskFile,
     depth: u32,
     args: &'t SmallArgs,
 }
 
 impl Point<'_> {
-    fn about(&self) -> Members {
-        let engine = json!(self.way.engine);
-        let polled = if self.way.polled { " polled" } else { "" };
-        vec![
-            ("target", self.target.into()),
-            ("way", format!("{}{polled}", engine.as_str().unwrap_or_default()).into()),
-            ("memory", json!(self.way.memory)),
-            ("by", if self.way.fio { "fio" } else { "us" }.into()),
-            ("depth", self.depth.into()),
-        ]
-    }
-
     /// Creates the reader for these offsets.
-    fn reader(&self, offsets: &[u64]) -> Result<Box<dyn Reader>, Trouble> {
+    fn reader(&self, offsets: &[u64]) -> Result<Box<dyn Reader>> {
         let (Way { engine, polled, memory, .. }, depth) = (self.way, self.depth);
         let file = self.disk.open(IoMode::Direct)?;
         if engine == EngineKind::Gather {
             return Ok(Box::new(GatherReader::new(self.disk, depth, offsets, polled)?));
         }
-        let user = memory == MemoryKind::User;
         let memory = ReadBlocks::new(memory, depth)?;
         let appends = self.args.append_every.map(|every| Appends::new(self.disk, every));
         let appends = appends.transpose()?;
         if engine == EngineKind::Libaio {
             let engine = Libaio::new(file, depth)?;
-            let queue = |engine: &mut Libaio, tag, place, offset| {
-                engine.queue(tag, place, offset);
-                Ok(())
-            };
-            return Ok(Box::new(BlockReader { engine, queue, memory, depth, appends }));
+            return Ok(Box::new(BlockReader { engine, memory, depth, appends }));
         }
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
         if polled {
             builder.setup_iopoll();
         }
-        let mut engine = Uring::new(&builder, depth, Some(file), polled)?;
+        let mut engine = Uring::new(&builder, depth, file, polled)?;
         memory.register(&mut engine)?;
-        let queue = move |engine: &mut Uring, tag, place, offset| {
-            let (file, place, len) = (types::Fixed(0), place as *mut u8, BLOCK as u32);
-            let request = if user {
-                opcode::Read::new(file, place, len).offset(offset).build()
-            } else {
-                opcode::ReadFixed::new(file, place, len, 0).offset(offset).build()
-            };
-            // SAFETY: the memory is there until the engine, which is dropped first, is gone.
-            unsafe { engine.queue(mark(tag, len), request) }
-        };
-        Ok(Box::new(BlockReader { engine, queue, memory, depth, appends }))
+        Ok(Box::new(BlockReader { engine, memory, depth, appends }))
     }
 
     /// Reads from all offsets and compares. fio is not compared.
-    fn compare(&self, offsets: &[u64]) -> Result<(), Trouble> {
-        if !self.way.fio {
+    fn compare(&self, offsets: &[u64]) -> Result<Run> {
+        if self.way.fio {
+            self.disk.open(IoMode::Direct)?;
+        } else {
             self.reader(offsets)?.compare(offsets, self.disk)?;
             // The comparison may have left pages in the page cache, where direct reads look first.
             self.disk.forget();
         }
-        Ok(())
+        Ok(Run::new())
     }
 
     /// Reads from all offsets, and returns the cost.
-    fn run(&self, offsets: &[u64], clock: &Clock) -> Result<Run, Trouble> {
+    fn run(&self, offsets: &[u64], clock: &Clock) -> Result<Run> {
         if self.way.fio {
             return self.by_fio(offsets.len() as u64, clock);
         }
@@ -272,7 +247,7 @@ impl Point<'_> {
 
     /// Where all CPU work is counted, fio runs with the number of reads and with twice that number: the
     /// difference does not contain fio's start-up.
-    fn by_fio(&self, reads: u64, clock: &Clock) -> Result<Run, Trouble> {
+    fn by_fio(&self, reads: u64, clock: &Clock) -> Result<Run> {
         let (job, some) = self.fio_once(reads, clock)?;
         let of = |name| number(&job, name);
         if clock.unit() == Unit::Nanoseconds {
@@ -284,39 +259,36 @@ impl Point<'_> {
     }
 
     /// The output of a run of fio, and the CPU's work meanwhile.
-    fn fio_once(&self, reads: u64, clock: &Clock) -> Result<(Value, f64), Trouble> {
+    fn fio_once(&self, reads: u64, clock: &Clock) -> Result<(Value, f64)> {
         clock.settle();
         let mark = clock.mark();
-        let jobs = fio::run(self.fio(reads)?)?;
+        let jobs = fio::run(self.fio(reads))?;
         let busy = clock.busy_since(mark);
-        let job =
-            jobs.into_iter().next().filter(|job| number(job, "/read/total_ios") >= reads as f64);
+        let job = jobs.into_iter().next();
         let few = || Trouble::new(Status::Failed, format!("fio made fewer than {reads} reads"));
+        let job = job.filter(|job| number(job, "/read/total_ios") >= reads as f64);
         Ok((job.ok_or_else(few)?, busy))
     }
 
     /// The cheapest options of fio: requests in batches, no statistics per request.
-    fn fio(&self, reads: u64) -> Result<Command, Trouble> {
-        self.disk.open(IoMode::Direct)?;
-        let (depth, batch) = (self.depth, batch(self.depth));
-        let mut command = Command::new("fio");
-        command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
-        command.args(["--name=small", "--rw=randread", "--direct=1", "--norandommap"]);
-        command.args(["--gtod_reduce=1", "--invalidate=0", "--mem=mmap"]);
-        command.arg(fio::filename(self.disk));
-        command.args([format!("--bs={BLOCK}"), format!("--size={}", self.args.size)]);
-        command.args([format!("--io_size={}", reads * BLOCK), format!("--iodepth={depth}")]);
-        command.arg(format!("--iodepth_batch_submit={batch}"));
-        command.arg(format!("--iodepth_batch_complete_min={batch}"));
-        command.arg(format!("--iodepth_batch_complete_max={depth}"));
-        if self.way.engine == EngineKind::Libaio {
-            command.arg("--ioengine=libaio");
-        } else {
-            command.args(["--ioengine=io_uring", "--registerfiles=1", "--nonvectored=1"]);
-        }
-        command.args(self.way.polled.then_some("--hipri=1"));
-        command.args((self.way.memory == MemoryKind::Registered).then_some("--fixedbufs=1"));
-        Ok(command)
+    fn fio(&self, reads: u64) -> impl Iterator<Item = String> {
+        let Self { way, disk, depth, args } = *self;
+        let batch = batch(depth);
+        let engine = match way.engine {
+            EngineKind::Libaio => "--ioengine=libaio",
+            _ => "--ioengine=io_uring --registerfiles=1 --nonvectored=1",
+        };
+        let polled = if way.polled { "--hipri=1" } else { "" };
+        let fixed = if way.memory == MemoryKind::Registered { "--fixedbufs=1" } else { "" };
+        let options = format!(
+            "--name=small --rw=randread --norandommap --gtod_reduce=1 --invalidate=0 --mem=mmap --bs={BLOCK} \
+             --size={} --io_size={} --iodepth={depth} --iodepth_batch_submit={batch} \
+             --iodepth_batch_complete_min={batch} --iodepth_batch_complete_max={depth} {engine} {polled} {fixed}",
+            args.size,
+            reads * BLOCK,
+        );
+        let options: Vec<_> = options.split_whitespace().map(str::to_owned).collect();
+        options.into_iter().chain([fio::filename(disk)])
     }
 }
 

@@ -2,56 +2,52 @@
 //! Reads blocks, with any engine.
 
 use super::appends::Appends;
-use super::memory::ReadBlocks;
+use super::memory::{BLOCK, ReadBlocks};
 use crate::disk::DiskFile;
-use crate::outcome::Trouble;
-use crate::ways::flight::{Engine, keep_in_flight};
+use crate::outcome::Result;
+use crate::ways::flight::{Engine, Request, keep_in_flight};
 
 /// Requests submitted, and waited for, at a time.
 const BATCH: u32 = 32;
 
 /// The size of a batch: half of the requests stay in flight while others are prepared.
-pub(crate) fn batch(depth: u32) -> u32 {
+pub(super) fn batch(depth: u32) -> u32 {
     BATCH.min((depth / 2).max(1))
 }
 
 /// Reads from offsets, which are the first of those it was made for.
-pub(crate) trait Reader {
+pub(super) trait Reader {
     /// Waits for the last completion.
-    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble>;
+    fn read(&mut self, offsets: &[u64]) -> Result<()>;
 
     /// The same, with every byte compared.
-    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<(), Trouble>;
+    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<()>;
 }
 
 /// Reads into a block for each request in flight.
-pub(crate) struct BlockReader<E, F> {
+pub(super) struct BlockReader<E> {
     /// First: it is gone before the memory that requests are for.
-    pub(crate) engine: E,
-    /// Queues a request with a tag, for a place in memory and an offset in the file.
-    pub(crate) queue: F,
-    pub(crate) memory: ReadBlocks,
-    pub(crate) depth: u32,
-    pub(crate) appends: Option<Appends>,
+    pub(super) engine: E,
+    pub(super) memory: ReadBlocks,
+    pub(super) depth: u32,
+    pub(super) appends: Option<Appends>,
 }
 
-impl<E: Engine, F> Reader for BlockReader<E, F>
-where
-    F: Fn(&mut E, u32, u64, u64) -> Result<(), Trouble>,
-{
-    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
-        let Self { engine, queue, memory, appends, .. } = self;
+impl<E: Engine> Reader for BlockReader<E> {
+    fn read(&mut self, offsets: &[u64]) -> Result<()> {
+        let Self { engine, memory, appends, .. } = self;
         let depth = self.depth.min(offsets.len() as u32);
         let mut offsets = offsets.iter();
-        keep_in_flight(engine, depth, batch(depth), |engine, block| {
-            let Some(&offset) = offsets.next() else { return Ok(false) };
+        let next = |block| {
+            let Some(&offset) = offsets.next() else { return Ok(None) };
             appends.as_mut().map_or(Ok(()), Appends::before_read)?;
-            queue(engine, block, memory.place(block), offset)?;
-            Ok(true)
-        })
+            Ok(Some(Request { offset, place: memory.place(block), len: BLOCK as u32, buffer: 0 }))
+        };
+        // SAFETY: there is a block for each tag, until the engine is gone.
+        unsafe { keep_in_flight(engine, depth, batch(depth), next) }
     }
 
-    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<(), Trouble> {
+    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<()> {
         for round in offsets.chunks(self.depth as usize) {
             self.read(round)?;
             // A round fills the blocks in order.

@@ -12,9 +12,9 @@ use dmabuf_dio_stream::{Channel, Device, frame_bytes};
 use dmabuf_dio_sys::iio;
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
-use super::usb::Usb;
+use super::usb;
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Status, Trouble, failed};
 
 /// Bytes of a frame: its number.
 pub(crate) const FRAME: u64 = 8;
@@ -57,7 +57,7 @@ impl Drop for Adc {
     fn drop(&mut self) {
         // As it was found.
         self.set_sparse(false);
-        Usb::set_sparse(false);
+        usb::set_sparse(false);
     }
 }
 
@@ -75,20 +75,17 @@ pub(crate) struct DeviceReader<'a> {
 
 impl<'a> DeviceReader<'a> {
     /// Opens the device's buffer and starts it.
-    pub(crate) fn start(adc: &'a Adc, block: u64) -> Result<Self, Trouble> {
+    pub(crate) fn start(adc: &'a Adc, block: u64) -> Result<Self> {
         let device = &adc.device;
         let node = File::options().read(true).write(true).open(device.node());
         let node = node.map_err(failed("opening the device"))?;
         let buffer = iio::get_fd(node.as_fd(), 0).map_err(failed("IIO_GET_FD"))?.into();
         let attribute = |what: &str, name: &str, value: &str| {
-            device.write(name, value).map_err(|error| {
-                Trouble::new(
-                    Status::Unavailable,
-                    format!("{what}: {error}, the device has no such buffer"),
-                )
-            })
+            let why = |error| format!("{what}: {error}, the device has no such buffer");
+            let written = device.write(name, value);
+            written.map_err(|error| Trouble::new(Status::Unavailable, why(error)))
         };
-        device.choose(0, &adc.channels).map_err(Trouble::of_stream)?;
+        device.choose(0, &adc.channels)?;
         // The kernel has two buffers of half this length.
         attribute("length", "buffer0/length", &(2 * block / adc.frame()).to_string())?;
         // Dma-bufs of the row before are let go of in the background, and as long as the kernel has
@@ -100,10 +97,7 @@ impl<'a> DeviceReader<'a> {
     }
 
     /// Reads a block and passes its bytes to `write`.
-    pub(crate) fn pass_on(
-        &mut self,
-        write: impl FnOnce(&[u8]) -> io::Result<()>,
-    ) -> Result<(), Trouble> {
+    pub(crate) fn pass_on(&mut self, write: impl FnOnce(&[u8]) -> io::Result<()>) -> Result<()> {
         // SAFETY: the memory is this process's alone and as long as a block.
         let bytes = unsafe { self.memory.bytes() };
         self.buffer.read_exact(bytes).map_err(failed("read()"))?;
@@ -129,7 +123,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Looks at every frame.
-    pub(crate) fn of(path: &Path) -> Result<Self, Trouble> {
+    pub(crate) fn of(path: &Path) -> Result<Self> {
         let failed = failed("reading the file");
         let file = File::open(path).map_err(&failed)?;
         let len = file.metadata().map_err(&failed)?.len();
@@ -146,7 +140,7 @@ impl Frames {
         Ok(found)
     }
 
-    fn add(&mut self, number: u64) -> Result<(), Trouble> {
+    fn add(&mut self, number: u64) -> Result<()> {
         if number < self.next {
             let what = format!("frame {number} comes where {} should", self.next);
             return Err(Trouble::different(what));
@@ -162,28 +156,21 @@ impl Frames {
 mod tests {
     use super::*;
 
-    fn of(bytes: &[u8]) -> Result<(u64, u64), Status> {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), bytes).expect("written");
-        Frames::of(file.path()).map(|it| (it.count, it.lost)).map_err(|trouble| trouble.status)
-    }
-
-    fn numbers(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
-        numbers.into_iter().flat_map(u64::to_le_bytes).collect()
-    }
-
     #[test]
-    fn missing_frame_numbers_are_counted() {
-        assert_eq!(of(&[]), Ok((0, 0)));
-        assert_eq!(of(&numbers([0, 1, 2])), Ok((3, 0)));
-        assert_eq!(of(&numbers([2, 3, 9])), Ok((3, 7)));
-        assert_eq!(of(&numbers((0..300_000).chain(300_001..300_003))), Ok((300_002, 1)));
-    }
-
-    #[test]
-    fn repeated_frame_number_is_an_error() {
-        for wrong in [numbers([0, 1, 1]), numbers([5, 4]), vec![0; 12]] {
-            assert_eq!(of(&wrong), Err(Status::Different));
+    fn missing_frame_numbers_are_counted_and_repeated_ones_are_errors() {
+        let numbers = |numbers: &[u64]| numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
+        for (bytes, wanted) in [
+            (Vec::new(), Ok((0, 0))),
+            (numbers(&[0, 1, 2]), Ok((3, 0))),
+            (numbers(&[2, 3, 9]), Ok((3, 7))),
+            (numbers(&[0, 1, 1]), Err(Status::Different)),
+            (numbers(&[5, 4]), Err(Status::Different)),
+            (vec![0; 12], Err(Status::Different)),
+        ] {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            std::fs::write(file.path(), bytes).expect("written");
+            let found = Frames::of(file.path()).map(|it| (it.count, it.lost));
+            assert_eq!(found.map_err(|trouble| trouble.status), wanted);
         }
     }
 }

@@ -8,36 +8,28 @@ use std::process::Stdio;
 use rustix::fs::OFlags;
 
 use super::device::{Adc, rwdev};
-use super::{StreamBench, StreamRow, finish};
+use super::{StreamRow, finish};
 use crate::measure::clock::Unit;
 use crate::measure::meter::{Span, Spent, cpu_ms};
 use crate::measure::phase::Phase;
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Status, Trouble, failed};
 
 /// Most runs of `total` bytes in one.
 const MOST_TOTALS: u64 = 4096;
 
-impl StreamBench<'_> {
+impl StreamRow<'_> {
     /// The cost of `total` bytes, without that of starting the program: a run of a block more, less a run
     /// of one block. As starting costs more in some runs than in others, the samples have to cost as much as
     /// that, or there are four times as many.
-    pub(super) fn by_peer(
-        &self,
-        row: StreamRow,
-        file: &Path,
-        total: u64,
-    ) -> Result<Spent, Trouble> {
-        let start = self.run_peer(row, file, row.block)?;
+    pub(super) fn by_peer(self, file: &Path, total: u64) -> Result<Spent> {
+        let start = self.run_peer(file, self.block)?;
         let mut totals = 1;
-        loop {
-            let all = self.run_peer(row, file, totals * total + row.block)?;
+        while totals <= MOST_TOTALS {
+            let all = self.run_peer(file, totals * total + self.block)?;
             let more = all.plus(start, -1.0);
             let twice = all.wall_ms >= 2.0 * start.wall_ms && all.busy >= 2.0 * start.busy;
             if twice && more.cpu_ms >= 0.0 {
                 return Ok(Spent::default().plus(more, 1.0 / totals as f64));
-            }
-            if totals == MOST_TOTALS {
-                break;
             }
             totals *= 4;
         }
@@ -46,20 +38,14 @@ impl StreamBench<'_> {
     }
 
     /// Runs it once, and writes to the same places as the other rows.
-    pub(super) fn run_peer(
-        &self,
-        row: StreamRow,
-        file: &Path,
-        bytes: u64,
-    ) -> Result<Spent, Trouble> {
-        let sink = self.open(row.to, file, OFlags::empty())?;
+    pub(super) fn run_peer(self, file: &Path, bytes: u64) -> Result<Spent> {
+        let sink = self.open(file, OFlags::empty())?;
         let out = sink.as_ref().map(File::try_clone).transpose();
         let out = out.map_err(failed("duplicating a descriptor"))?;
+        let [block, frames] = [self.block, bytes].map(|it| (it / self.adc.frame()).to_string());
         let mut command = rwdev(self.args.peer_iio_rwdev.as_deref());
-        command.args(["-b", &(row.block / self.adc.frame()).to_string()]);
-        command.args(["-s", &(bytes / self.adc.frame()).to_string()]).arg(Adc::NAME);
-        command.stdin(Stdio::null()).stdout(out.map_or_else(Stdio::null, Stdio::from));
-        command.stderr(Stdio::null());
+        command.args(["-b", &block, "-s", &frames, Adc::NAME]).stdin(Stdio::null());
+        command.stdout(out.map_or_else(Stdio::null, Stdio::from)).stderr(Stdio::null());
         self.clock.settle();
         let children = cpu_ms(libc::RUSAGE_CHILDREN);
         let span = Span::begin(Some(self.clock), Phase::Io);

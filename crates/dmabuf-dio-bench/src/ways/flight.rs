@@ -3,39 +3,56 @@
 
 use rustix::io::Errno as Os;
 
-use crate::outcome::Trouble;
+use crate::outcome::{Result, Trouble, whole};
 
-/// Submits requests, each of which has been queued with a mark.
+/// A read of `len` bytes at `offset` of the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) offset: u64,
+    /// The address to read to, or, in a slot, the position.
+    pub(crate) place: u64,
+    pub(crate) len: u32,
+    /// Which of the registered buffers, if the engine has some.
+    pub(crate) buffer: u16,
+}
+
+/// Submits requests.
 pub(crate) trait Engine {
+    /// Adds a request to those of the next turn, with a mark that comes back with its result.
+    ///
+    /// # Safety
+    ///
+    /// Its memory must be valid until it has completed, or the engine is dropped, and hold nothing Rust relies on.
+    unsafe fn queue(&mut self, mark: u64, request: Request) -> Result<()>;
+
     /// Submits the queued requests and waits for some completions, of which `arrived` gets mark and result.
-    fn turn(&mut self, least: u32, arrived: impl FnMut(u64, i32)) -> Result<(), Trouble>;
+    fn turn(&mut self, least: u32, arrived: impl FnMut(u64, i32)) -> Result<()>;
 
     /// Why a read failed.
     fn failure(&self, errno: Os) -> Trouble;
 }
 
-/// The mark of a request for so many bytes. `tag` is one that no request in flight has.
-pub(crate) fn mark(tag: u32, len: u32) -> u64 {
-    u64::from(len) << 32 | u64::from(tag)
-}
-
-/// Keeps `depth` requests in flight, and waits for `batch` of them at a time. `next` gets a tag and queues a request with its
-/// mark, until it returns that there is none. After a failure it is not asked again, but the requests in flight are
-/// waited for, as they still write into the memory.
-pub(crate) fn keep_in_flight<E: Engine>(
+/// Keeps `depth` requests in flight, and waits for `batch` of them at a time. `next` gets a tag that no request in flight
+/// has, and returns a request, or that there is none. After a failure it is not asked again, but the requests in flight
+/// are waited for, as they still write into the memory.
+///
+/// # Safety
+///
+/// As for [`Engine::queue`], of every request.
+pub(crate) unsafe fn keep_in_flight<E: Engine>(
     engine: &mut E,
     depth: u32,
     batch: u32,
-    mut next: impl FnMut(&mut E, u32) -> Result<bool, Trouble>,
-) -> Result<(), Trouble> {
+    mut next: impl FnMut(u32) -> Result<Option<Request>>,
+) -> Result<()> {
     let mut free: Vec<u32> = (0..depth).rev().collect();
     let mut failed = None;
     loop {
         while failed.is_none() {
             let Some(&tag) = free.last() else { break };
-            if !next(engine, tag)? {
-                break;
-            }
+            let Some(request) = next(tag)? else { break };
+            // SAFETY: as the caller promises.
+            unsafe { engine.queue(u64::from(request.len) << 32 | u64::from(tag), request)? };
             free.pop();
         }
         let in_flight = depth - free.len() as u32;
@@ -52,9 +69,7 @@ pub(crate) fn keep_in_flight<E: Engine>(
     }
     match failed {
         None => Ok(()),
-        Some((result, len)) if result >= 0 => {
-            Err(Trouble::short("a read", result as u64, len as u64))
-        }
+        Some((result, len)) if result >= 0 => whole("a read", result as u64, len as u64),
         Some((result, _)) => Err(engine.failure(Os::from_raw_os_error(-result))),
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno as Os;
 
 use crate::buffer::mapping::{Mapping, collapse};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd};
-use crate::outcome::{Trouble, failed};
+use crate::outcome::{Result, Trouble, failed};
 
 /// As in the heap flag.
 const READERS: usize = 4;
@@ -17,7 +17,7 @@ const READ: usize = 8 << 20;
 const NO_HUGE: &str = "a memfd gets no huge pages here: Linux 6.1, CONFIG_TRANSPARENT_HUGEPAGE";
 
 /// Loads the first `len` bytes of the file. Also returns the mapping that was used.
-pub(crate) fn load(file: &File, len: u64, huge: bool) -> Result<(Buffer, Mapping), Trouble> {
+pub(crate) fn load(file: &File, len: u64, huge: bool) -> Result<(Buffer, Mapping)> {
     let maker = Maker::new(BufferKind::UdmabufMemfd)?;
     let memfd = memfd(len)?;
     let mut mapping = Mapping::aligned(memfd.target(), len).map_err(failed("mmap of a memfd"))?;
@@ -40,15 +40,15 @@ fn read<T>(
     bytes: &mut [u8],
     prepare: impl Fn(&mut [u8]) -> Result<(), Os> + Sync,
     meanwhile: impl FnOnce() -> T,
-) -> Result<T, Trouble> {
+) -> Result<T> {
     let parts = Mutex::new(bytes.chunks_mut(READ).enumerate());
-    let reader = || loop {
-        let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some((index, part)) = next else {
-            return Ok(());
-        };
-        prepare(part).map_err(|errno| Trouble::unavailable("MADV_COLLAPSE", errno, NO_HUGE))?;
-        file.read_exact_at(part, (index * READ) as u64).map_err(failed("pread"))?;
+    let reader = || -> Result<()> {
+        loop {
+            let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((index, part)) = next else { return Ok(()) };
+            prepare(part).map_err(|errno| Trouble::unavailable("MADV_COLLAPSE", errno, NO_HUGE))?;
+            file.read_exact_at(part, (index * READ) as u64).map_err(failed("pread"))?;
+        }
     };
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(reader)).collect();

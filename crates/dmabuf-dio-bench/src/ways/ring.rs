@@ -3,57 +3,57 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use dmabuf_dio_sys::dio;
 use io_uring::{Builder, IoUring, opcode, squeue, types};
 use rustix::io::Errno as Os;
 
-use super::flight::{Engine, keep_in_flight, mark};
-use crate::outcome::{Trouble, failed};
+use super::flight::{Engine, Request, keep_in_flight};
+use crate::outcome::{Result, Trouble, failed};
 
 const REGISTER: &str = "registering slots of /dev/dmabuf_dio";
 
-/// A ring.
+/// A ring whose fixed file 0 is the file to read.
 pub(crate) struct Uring {
-    pub(crate) ring: IoUring,
+    ring: IoUring,
+    /// Whether it reads into registered buffers.
+    registered: bool,
     /// Whether its completions are polled for.
     polled: bool,
 }
 
 impl Uring {
-    /// A ring with fixed file 0, if there is one.
-    pub(crate) fn new(
-        builder: &Builder,
-        entries: u32,
-        file: Option<&File>,
-        polled: bool,
-    ) -> Result<Self, Trouble> {
+    pub(crate) fn new(builder: &Builder, entries: u32, file: &File, polled: bool) -> Result<Self> {
         let make = || {
             let ring = builder.build(entries)?;
-            if let Some(file) = file {
-                ring.submitter().register_files(&[file.as_raw_fd()])?;
-            }
-            Ok(Self { ring, polled })
+            ring.submitter().register_files(&[file.as_raw_fd()])?;
+            Ok(Self { ring, registered: false, polled })
         };
         make().map_err(|error: io::Error| {
             Trouble::unavailable("io_uring", error, "it is missing or forbidden here")
         })
     }
 
-    /// Adds a request to those of the next turn. `mark` comes back with its result.
-    ///
     /// # Safety
     ///
     /// What the request points at must be valid until it has completed.
-    pub(crate) unsafe fn queue(
-        &mut self,
-        mark: u64,
-        request: squeue::Entry,
-    ) -> Result<(), Trouble> {
+    unsafe fn push(&mut self, mark: u64, request: squeue::Entry) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe { self.ring.submission().push(&request.user_data(mark)) }
             .map_err(|_| Trouble::failed("io_uring", Os::BUSY))
+    }
+
+    /// Registers memory.
+    ///
+    /// # Safety
+    ///
+    /// It must be valid until it is unregistered or the ring is dropped, and hold nothing Rust relies on.
+    pub(crate) unsafe fn register(&mut self, pieces: &[libc::iovec]) -> Result<()> {
+        self.registered = true;
+        // SAFETY: as the caller promises.
+        unsafe { self.ring.submitter().register_buffers(pieces) }
+            .map_err(failed("registering memory with io_uring"))
     }
 
     /// Registers `len` bytes of the buffer attached to `context` as slots of `slot_len` bytes.
@@ -62,7 +62,8 @@ impl Uring {
         context: BorrowedFd<'_>,
         len: u64,
         slot_len: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<()> {
+        self.registered = true;
         let count = len.div_ceil(slot_len) as u32;
         self.ring.submitter().register_buffers_sparse(count).map_err(failed(REGISTER))?;
         for index in 0..count {
@@ -78,7 +79,7 @@ impl Uring {
                 .cmd(dio::UringCmd::new(&slot).to_bytes())
                 .build();
             // SAFETY: `slot` lives until the completion has been taken below.
-            unsafe { self.queue(0, entry)? };
+            unsafe { self.push(0, entry)? };
             let mut arrived = None;
             while arrived.is_none() {
                 self.turn(1, |_, result| arrived = Some(result))?;
@@ -94,73 +95,54 @@ impl Uring {
         Ok(())
     }
 
-    /// Reads `len` bytes of fixed file 0 in requests of `chunk` bytes, `depth` in flight. `address` is that of the
-    /// registered memory, or 0 for slots; `slot_len` that of one buffer.
+    pub(crate) fn unregister(&self) {
+        drop(self.ring.submitter().unregister_buffers());
+    }
+
+    /// Reads `len` bytes from the start of the file in requests of `chunk` bytes, `depth` in flight. `address` is that of
+    /// the memory, or 0 for slots; no request goes beyond one of the buffers of `buffer_len` bytes.
     ///
     /// # Safety
     ///
-    /// The registered buffers must be at least `len` bytes and hold nothing Rust relies on.
-    pub(crate) unsafe fn read_fixed(
+    /// There must be at least `len` bytes, registered or at the address, and nothing in them that Rust relies on.
+    pub(crate) unsafe fn read(
         &mut self,
         address: u64,
-        slot_len: u64,
+        buffer_len: u64,
         len: u64,
         (chunk, depth): (u64, u32),
-    ) -> Result<(), Trouble> {
-        let request = |at: u64| {
-            let (index, rest) = (at / slot_len, slot_len - at % slot_len);
-            let within = if address == 0 { at % slot_len } else { address + at };
-            let count = chunk.min(len - at).min(rest) as u32;
-            let entry =
-                opcode::ReadFixed::new(types::Fixed(0), within as *mut u8, count, index as u16);
-            (entry.offset(at).build(), count)
+    ) -> Result<()> {
+        let mut offset = 0;
+        let next = |_| {
+            let (buffer, at) = (offset / buffer_len, offset % buffer_len);
+            let request = Request {
+                offset,
+                place: if address == 0 { at } else { address + offset },
+                len: chunk.min(len - offset).min(buffer_len - at) as u32,
+                buffer: buffer as u16,
+            };
+            offset += u64::from(request.len);
+            Ok((request.len > 0).then_some(request))
         };
-        // SAFETY: the caller vouches for the buffers.
-        unsafe { self.in_order(len, depth, request) }
+        // SAFETY: as the caller promises.
+        unsafe { keep_in_flight(self, depth, 1, next) }
     }
-
-    /// Makes the `request` for each place up to `len`.
-    ///
-    /// # Safety
-    ///
-    /// The memory of the requests must be valid until they have completed.
-    unsafe fn in_order(
-        &mut self,
-        len: u64,
-        depth: u32,
-        request: impl Fn(u64) -> (squeue::Entry, u32),
-    ) -> Result<(), Trouble> {
-        let mut at = 0;
-        keep_in_flight(self, depth, 1, |ring, tag| {
-            if at >= len {
-                return Ok(false);
-            }
-            let (entry, count) = request(at);
-            at += u64::from(count);
-            // SAFETY: as the caller promises.
-            unsafe { ring.queue(mark(tag, count), entry)? };
-            Ok(true)
-        })
-    }
-}
-
-/// Reads `bytes` from the beginning of the file as in the manual of `io_uring`: nothing is registered,
-/// allocation and I/O do not overlap.
-pub(crate) fn read(file: &File, bytes: &mut [u8], piece: u64, depth: u32) -> Result<(), Trouble> {
-    let mut ring = Uring::new(&IoUring::builder(), depth, None, false)?;
-    let (base, len) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
-    let request = |at: u64| {
-        let count = piece.min(len - at) as u32;
-        let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), (base + at) as *mut u8, count);
-        (entry.offset(at).build(), count)
-    };
-    // SAFETY: the memory is that of `bytes`, which this function holds until all requests have
-    // completed; no two requests are for the same part.
-    unsafe { ring.in_order(len, depth, request) }
 }
 
 impl Engine for Uring {
-    fn turn(&mut self, least: u32, mut arrived: impl FnMut(u64, i32)) -> Result<(), Trouble> {
+    unsafe fn queue(&mut self, mark: u64, request: Request) -> Result<()> {
+        let Request { offset, place, len, buffer } = request;
+        let (file, place) = (types::Fixed(0), place as *mut u8);
+        let entry = if self.registered {
+            opcode::ReadFixed::new(file, place, len, buffer).offset(offset).build()
+        } else {
+            opcode::Read::new(file, place, len).offset(offset).build()
+        };
+        // SAFETY: as the caller promises.
+        unsafe { self.push(mark, entry) }
+    }
+
+    fn turn(&mut self, least: u32, mut arrived: impl FnMut(u64, i32)) -> Result<()> {
         match self.ring.submit_and_wait(least as usize) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             submitted => drop(submitted.map_err(failed("io_uring_enter"))?),
