@@ -7,10 +7,9 @@ use serde_json::json;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{Caches, DiskFile};
-use crate::host::memory::prepare;
+use crate::host::prepare;
+use crate::measure::Meter;
 use crate::measure::clock::Clock;
-use crate::measure::meter::Meter;
-use crate::measure::phase::Phase;
 use crate::outcome::Result;
 use crate::pattern::Pattern;
 use crate::rows::{Case, Order, Report, Run};
@@ -50,7 +49,7 @@ const TIMES: u32 = 60;
 pub(crate) fn measure(args: &CostArgs) -> Result<Report, Failure> {
     let mut report = Report::start("cost", &args.common)?;
     let clock = Clock::start()?;
-    report.fact("unit", json!(clock.unit()));
+    report.fact("unit", json!(clock.unit));
     for &bytes in &args.sizes {
         // The buffer and the page cache: to reclaim memory would be part of the figures.
         let memory = bytes.saturating_mul(2);
@@ -94,7 +93,7 @@ fn transfer(
     clock: &Clock,
     compare: bool,
 ) -> Result<Run> {
-    let bytes = disk.len();
+    let bytes = disk.len;
     let transfers = if compare { 1 } else { (RUN / bytes).clamp(1, MOST_TRANSFERS) };
     return_free_pages();
     clock.settle();
@@ -114,11 +113,10 @@ fn transfer(
 
 /// The cost of each phase that there was, and of all, per unit.
 fn costs(meter: &Meter<'_>, units: f64) -> Run {
-    let tenths = |value: f64| (value * 10.0).round() / 10.0;
-    let of = |phase| meter.of(phase).map(|spent| spent.busy / units);
-    let phases = Phase::ALL.into_iter().filter_map(|phase| Some((phase.name(), of(phase)?)));
-    let total = phases.clone().map(|(_, spent)| spent).sum();
-    phases.chain([("total", total)]).map(|(name, spent)| (name, tenths(spent))).collect()
+    let phases = meter.phases().map(|(name, spent)| (name, spent.busy / units));
+    let total = phases.clone().map(|(_, cost)| cost).sum();
+    let tenths = |cost: f64| (cost * 10.0).round() / 10.0;
+    phases.chain([("total", total)]).map(|(name, cost)| (name, tenths(cost))).collect()
 }
 
 /// Makes the page allocator release the pages that it keeps per CPU, which it otherwise does in steps

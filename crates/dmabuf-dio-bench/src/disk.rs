@@ -3,13 +3,10 @@
 
 use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio::Errno;
-use dmabuf_dio::probe;
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio::{Errno, probe};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
@@ -22,7 +19,6 @@ use crate::pattern::{Pattern, compare};
 const TEMPORARY: &str = ".dmabuf-dio-bench-";
 const PIECE: u64 = 1 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-const ELSEWHERE: &str = "choose another folder, --dir DIR, or smaller sizes";
 
 /// Through the page cache, or direct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,14 +31,14 @@ pub(crate) enum IoMode {
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     /// Its name, if it has one.
-    path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
     /// The name is removed with this.
     temporary: Option<TempPath>,
     opened: [OnceCell<Result<File, Errno>>; 2],
-    len: u64,
+    pub(crate) len: u64,
     /// What was written; `None` if others wrote it.
-    content: Option<Pattern>,
-    file_system: Option<String>,
+    pub(crate) content: Option<Pattern>,
+    pub(crate) file_system: Option<String>,
 }
 
 impl DiskFile {
@@ -52,18 +48,6 @@ impl DiskFile {
         Self { path, temporary: None, opened, len, content: None, file_system: None }
     }
 
-    /// Creates so many files of `len` bytes in `dir`, each with a content of its own.
-    pub(crate) fn create_all(
-        dir: &Path,
-        ending: Option<&str>,
-        count: u64,
-        len: u64,
-        content: impl Fn(u64) -> Pattern,
-    ) -> Result<Vec<Self>, Failure> {
-        has_room(dir, len.saturating_mul(count))?;
-        (0..count).map(|number| Self::create(dir, ending, len, content(number))).collect()
-    }
-
     /// Creates a file in `dir` and writes its content to the disk. Other programs can open it by its name, which
     /// ends in `ending`, until this is dropped. Without one it disappears even if the program is killed.
     pub(crate) fn create(
@@ -71,12 +55,13 @@ impl DiskFile {
         ending: Option<&str>,
         len: u64,
         content: Pattern,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         has_room(dir, len)?;
+        let cannot = format!("making a file in {}, or --dir DIR,", dir.display());
         let made = Builder::new().prefix(TEMPORARY).suffix(ending.unwrap_or("")).tempfile_in(dir);
-        let (file, temporary) = made.map_err(|error| cannot_create(dir, &error))?.into_parts();
+        let (file, temporary) = made.map_err(failed(&cannot))?.into_parts();
         // A block is there while the file's abilities are tried.
-        file.write_all_at(&[0; 4096], 0).map_err(|error| cannot_create(dir, &error))?;
+        file.write_all_at(&[0; 4096], 0).map_err(failed(&cannot))?;
         let mut disk = Self::existing(&temporary, len);
         disk.file_system = probe::file(&temporary)?.file_system;
         disk.opened[IoMode::Buffer as usize] = OnceCell::from(Ok(file));
@@ -84,27 +69,24 @@ impl DiskFile {
         let _ = disk.open(IoMode::Direct);
         disk.temporary = ending.is_some().then_some(temporary);
         disk.path = disk.temporary.as_ref().map(|path| path.to_path_buf());
-        disk.write(content)?;
+        disk.write(&content)?;
+        disk.content = Some(content);
         Ok(disk)
     }
 
-    fn write(&mut self, content: Pattern) -> Result<(), Failure> {
-        let fail =
-            |error| Failure::new(FAILED, format!("the file cannot be written: {error}"), ELSEWHERE);
-        let file = self.open(IoMode::Buffer).map_err(|trouble| fail(trouble.reason))?;
+    fn write(&self, content: &Pattern) -> Result<()> {
+        let file = self.open(IoMode::Buffer)?;
         let bar = Bar::new("writing the file");
         let mut bytes = vec![0; PIECE as usize];
         for at in (0..self.len).step_by(PIECE as usize) {
-            Failure::if_interrupted()?;
+            Trouble::interrupted()?;
             let piece = &mut bytes[..PIECE.min(self.len - at) as usize];
             content.fill(piece, at);
-            file.write_all_at(piece, at).map_err(|error| fail(error.to_string()))?;
+            file.write_all_at(piece, at).map_err(failed("writing the file"))?;
             bar.update(at + piece.len() as u64, self.len);
         }
-        file.sync_all().map_err(|error| fail(error.to_string()))?;
         bar.finish();
-        self.content = Some(content);
-        Ok(())
+        file.sync_all().map_err(failed("writing the file"))
     }
 
     /// The descriptor for a mode, if the file system offers it.
@@ -144,24 +126,6 @@ impl DiskFile {
         }
     }
 
-    /// Its name, if it has one.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// What was written; `None` if others wrote it.
-    pub(crate) fn content(&self) -> Option<&Pattern> {
-        self.content.as_ref()
-    }
-
-    pub(crate) fn file_system(&self) -> Option<String> {
-        self.file_system.clone()
-    }
-
     /// The name in `/dev` of the disk that contains it, not of a partition.
     pub(crate) fn device(&self) -> Option<String> {
         let device = rustix::fs::fstat(self.open(IoMode::Buffer).ok()?).ok()?.st_dev;
@@ -179,20 +143,16 @@ pub(crate) fn temporary_folder(dir: &Path) -> Result<TempDir> {
 }
 
 /// Fails if fewer bytes are free in a folder.
-fn has_room(dir: &Path, wanted: u64) -> Result<(), Failure> {
-    let space = rustix::fs::statvfs(dir).map_err(|errno| cannot_create(dir, &errno.into()))?;
+pub(crate) fn has_room(dir: &Path, wanted: u64) -> Result<()> {
+    let space = rustix::fs::statvfs(dir).map_err(failed("statvfs"))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     if free >= wanted {
         return Ok(());
     }
     let (wanted, free) = (show_size(wanted), show_size(free));
-    let what = format!("{wanted} do not fit on the disk, {free} are free");
-    Err(Failure::new(FAILED, what, ELSEWHERE))
-}
-
-fn cannot_create(dir: &Path, error: &io::Error) -> Failure {
-    let what = format!("{}: no file can be created there: {error}", dir.display());
-    Failure::new(FAILED, what, "choose another folder: --dir DIR")
+    let what =
+        format!("{wanted} do not fit on the disk, {free} are free; choose another: --dir DIR");
+    Err(Trouble::broken(what))
 }
 
 /// Caches dropped before a row besides the file's: all of the kernel's, or none.
@@ -230,15 +190,13 @@ mod tests {
         let _file = create(folder.path(), None, 3 << 20).expect("a file");
         assert_eq!(count(), 0);
         let named = create(folder.path(), Some(".name"), 4096).expect("a file");
-        let bytes = std::fs::read(named.path().expect("a name")).expect("it is there");
+        let path = named.path.as_ref().expect("a name");
+        let bytes = std::fs::read(path).expect("it is there");
         assert_eq!((bytes.len(), named.check(&bytes, 0)), (4096, Ok(())));
-        let other = DiskFile::existing(named.path().expect("a name"), 4096);
+        let other = DiskFile::existing(path, 4096);
         assert_eq!(other.check(&bytes, 0), Ok(()));
         assert!(other.check(&[0; 16], 0).is_err() && named.check(&[0; 16], 0).is_err());
         drop(named);
-        let two = DiskFile::create_all(folder.path(), Some(""), 2, 4096, Pattern::new);
-        assert_eq!((two.as_deref().map_or(0, <[_]>::len), count()), (2, 2));
-        drop(two);
         assert!(create(folder.path(), None, 1 << 60).is_err());
         assert!(create(&folder.path().join("missing"), None, 4096).is_err());
         assert_eq!(count(), 0);

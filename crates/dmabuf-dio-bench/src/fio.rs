@@ -34,11 +34,11 @@ pub(crate) fn number(job: &Value, name: &str) -> f64 {
 }
 
 pub(crate) fn no_result(why: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(Status::Failed, format!("fio printed no result: {why}"))
+    Trouble::broken(format!("fio printed no result: {why}"))
 }
 
 /// The option with the file's name, in which a colon separates names.
 pub(crate) fn filename(disk: &DiskFile) -> String {
-    let path = disk.path().unwrap_or_else(|| "".as_ref());
+    let path = disk.path.as_deref().unwrap_or_else(|| "".as_ref());
     format!("--filename={}", path.display().to_string().replace(':', "\\:"))
 }

@@ -7,8 +7,8 @@ use dmabuf_dio_terminal::exit::Failure;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{Caches, DiskFile};
-use crate::host::memory::prepare;
-use crate::measure::meter::Meter;
+use crate::host::prepare;
+use crate::measure::Meter;
 use crate::measure::phase::Phase;
 use crate::outcome::Result;
 use crate::pattern::Pattern;
@@ -78,10 +78,10 @@ fn sample(disks: &[DiskFile], way: Way, len: u64, caches: Caches) -> Result<Run>
     for (held, setup) in filled {
         setup.close(held, &mut meter);
     }
+    let ms = |(name, phase)| Some((name, meter.of(phase)?.wall_ms));
     let phases =
         [("allocation_ms", Phase::Allocation), ("io_ms", Phase::Io), ("close_ms", Phase::Close)];
-    let phases =
-        phases.into_iter().filter_map(|(name, phase)| Some((name, meter.of(phase)?.wall_ms)));
+    let phases = phases.into_iter().filter_map(ms);
     let io_cpu = meter.of(Phase::Io).map(|io| ("io_cpu_ms", io.cpu_ms));
     let total = meter.until_loaded();
     let all = [("total_ms", total.wall_ms), ("total_cpu_ms", total.cpu_ms)];

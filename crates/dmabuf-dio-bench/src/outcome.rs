@@ -4,6 +4,8 @@
 use std::io;
 
 use dmabuf_dio::Errno;
+use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
+use dmabuf_dio_terminal::signals;
 use rustix::io::Errno as Os;
 
 pub(crate) type Result<T, E = Trouble> = std::result::Result<T, E>;
@@ -56,6 +58,10 @@ impl Trouble {
         Self::new(Status::Failed, format!("{what} failed: {why}"))
     }
 
+    pub(crate) fn broken(reason: impl Into<String>) -> Self {
+        Self::new(Status::Failed, reason)
+    }
+
     pub(crate) fn different(reason: impl Into<String>) -> Self {
         Self::new(Status::Different, reason)
     }
@@ -66,7 +72,7 @@ impl Trouble {
     }
 
     pub(crate) fn interrupted() -> Result<()> {
-        match dmabuf_dio_terminal::signals::caught() {
+        match signals::caught() {
             None => Ok(()),
             Some(_) => Err(Self::new(Status::Failed, "interrupted")),
         }
@@ -94,6 +100,13 @@ impl From<dmabuf_dio::Error> for Trouble {
 impl From<dmabuf_dio_stream::Error> for Trouble {
     fn from(error: dmabuf_dio_stream::Error) -> Self {
         Self::new(Status::Failed, error.to_string())
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(Trouble { status, reason }: Trouble) -> Self {
+        let code = if status == Status::Unavailable { UNAVAILABLE } else { FAILED };
+        Self::if_interrupted().err().unwrap_or_else(|| Self::new(code, reason, ""))
     }
 }
 

@@ -149,13 +149,13 @@ impl RateBench<'_> {
         let mut command = Command::new(program.with_file_name("dmabuf-dio"));
         command.args(["capture", Adc::NAME, "--json", "--max-loss", "100%", "--force"]);
         command.args(["--seconds", &self.args.seconds.to_string(), "--to"]).arg(file);
-        let output = Process::start("dmabuf-dio", command, None, Status::Failed)?.end(PATIENCE)?;
+        let output = Process::start("dmabuf-dio", command, None, Status::Failed)?.end(PATIENCE)?.0;
         let report: serde_json::Value = serde_json::from_str(&output)
-            .map_err(|_| Trouble::new(Status::Failed, "dmabuf-dio capture gave no report"))?;
+            .map_err(|_| Trouble::broken("dmabuf-dio capture gave no report"))?;
         // A device that is too slow itself does not make all frames in time: the figures say so.
         let error = report["error"].as_str().filter(|error| !error.starts_with("only "));
         if let Some(error) = error {
-            return Err(Trouble::new(Status::Failed, format!("dmabuf-dio capture: {error}")));
+            return Err(Trouble::broken(format!("dmabuf-dio capture: {error}")));
         }
         let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
         Ok(self.made()? / seconds)
@@ -185,7 +185,7 @@ impl RateBench<'_> {
         while fs::metadata(path).map_or(0, |file| file.len()) == 0 {
             running.goes_on()?;
             if started.elapsed() > PATIENCE {
-                return Err(Trouble::new(Status::Failed, "iio_rwdev writes nothing"));
+                return Err(Trouble::broken("iio_rwdev writes nothing"));
             }
         }
         let (begin, before) = (Instant::now(), self.made()?);

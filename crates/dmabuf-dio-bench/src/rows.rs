@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::CommonArgs;
 use crate::host::facts;
 use crate::measure::median;
-use crate::outcome::{Result, Status, Trouble};
+use crate::outcome::{Result, Status};
 
 /// What a row is about, or facts about a result.
 pub(crate) type Members = Vec<(&'static str, Value)>;
@@ -61,21 +61,17 @@ struct Row {
 
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let about = self.about.iter().cloned();
-        match &self.result {
-            Err(trouble) => {
-                to.collect_map(about.chain([(trouble.status.name(), json!(trouble.reason))]))
-            }
-            Ok(figures) => to.collect_map(about.chain(figures.iter().map(|(name, values)| {
-                (*name, values.iter().copied().map(round).collect::<Vec<_>>().into())
-            }))),
-        }
+        // Without noise of floating point.
+        let round = |value: &f64| format!("{value:.11e}").parse::<f64>().ok();
+        let found: Members = match &self.result {
+            Err(trouble) => vec![(trouble.status.name(), json!(trouble.reason))],
+            Ok(figures) => figures
+                .iter()
+                .map(|(name, values)| (*name, values.iter().map(round).collect::<Value>()))
+                .collect(),
+        };
+        to.collect_map(self.about.iter().cloned().chain(found))
     }
-}
-
-/// Without noise of floating point.
-fn round(value: f64) -> f64 {
-    format!("{value:.11e}").parse().unwrap_or(value)
 }
 
 /// A result: facts, then rows.
@@ -104,7 +100,7 @@ impl Report {
         let (only, output) = (args.only.clone(), args.output.clone());
         let mut report = Self { only, output, ..Self::default() };
         report.fact("bench", bench);
-        for (name, value) in facts::facts(args)? {
+        for (name, value) in facts(args)? {
             report.fact(name, value);
         }
         Ok(report)
@@ -179,62 +175,52 @@ impl Report {
                 figures.push(name);
             }
         }
-        let head = about.iter().map(|(name, _)| *name).chain(figures.iter().copied());
-        let mut grid = vec![(head.map(str::to_owned).collect::<Vec<_>>(), String::new())];
+        let head = about.iter().map(|(name, _)| name).chain(&figures).map(ToString::to_string);
+        let mut grid = vec![(head.collect::<Vec<_>>(), String::new())];
         grid.extend(self.rows.iter().map(|row| {
-            let cells = row.about.iter().map(|(name, value)| member(name, value));
+            let about = row.about.iter().map(|(name, value)| member(name, value));
             let found = match &row.result {
                 Ok(found) => found,
-                Err(Trouble { status, reason }) => {
-                    return (cells.collect(), format!("{}: {reason}", status.name()));
+                Err(it) => {
+                    return (about.collect(), format!("{}: {}", it.status.name(), it.reason));
                 }
             };
-            let shown = figures.iter().map(|name| {
-                let figure = found.iter().find(|(other, _)| other == name);
-                figure.map_or_else(String::new, |(_, values)| range(values))
-            });
-            (cells.chain(shown).collect(), String::new())
+            let figure = |name| found.iter().find(|(other, _)| other == name);
+            let shown =
+                figures.iter().map(|name| figure(name).map_or_else(String::new, |it| range(&it.1)));
+            (about.chain(shown).collect(), String::new())
         }));
         let wide = |column: usize| {
-            grid.iter().filter_map(|(cells, _)| Some(cells.get(column)?.chars().count())).max()
+            grid.iter().filter_map(|(cells, _)| Some(cells.get(column)?.len())).max()
         };
         let widths: Vec<usize> = (0..).map_while(wide).collect();
-        let lines = grid.iter().map(|(cells, reason)| {
-            let cells = cells.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-                if column < about.len() {
-                    format!("{cell:<width$}  ")
-                } else {
-                    format!("{cell:>width$}  ")
-                }
-            });
-            format!("{}\n", (cells.collect::<String>() + reason).trim_end())
-        });
-        format!("{}\n\n{}", facts.collect::<Vec<_>>().join(", "), lines.collect::<String>())
+        let mut lines = format!("{}\n", facts.collect::<Vec<_>>().join(", "));
+        for (cells, reason) in &grid {
+            let mut line = String::new();
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                let (left, right) = if column < about.len() { (*width, 0) } else { (0, *width) };
+                line += &format!("{cell:>right$}  ", cell = format!("{cell:<left$}"));
+            }
+            lines += &format!("\n{}", (line + reason).trim_end());
+        }
+        lines + "\n"
     }
 
     /// Fails as the worst row does.
     fn conclude(&self) -> Result<(), Failure> {
-        let troubles = self.rows.iter().map(|row| Some(row.result.as_ref().err()?.status));
-        let (best, worst) = (troubles.clone().min().flatten(), troubles.max().flatten());
-        let (code, what, hint) = match worst {
-            Some(Status::Different) => (
-                DIFFERENT,
-                "a byte was wrong",
-                "the row says which; report it with the output of dmabuf-dio doctor",
-            ),
-            Some(Status::Failed) => (
-                FAILED,
-                "a supported row failed",
-                "the row gives the reason; see dmesg for details",
-            ),
-            _ if best.is_none() && !self.rows.is_empty() => return Ok(()),
-            _ => (
-                UNAVAILABLE,
-                "no row could be measured",
-                "each row gives the reason; dmabuf-dio doctor says how to change it",
-            ),
+        let statuses = self.rows.iter().map(|row| Some(row.result.as_ref().err()?.status));
+        let measured = statuses.clone().any(|status| status.is_none());
+        let (code, what, hint) = match statuses.max().flatten() {
+            Some(Status::Different) => {
+                (DIFFERENT, "a byte was wrong", "report it with the output of dmabuf-dio doctor")
+            }
+            Some(Status::Failed) => (FAILED, "a supported row failed", "see dmesg for details"),
+            _ if measured => return Ok(()),
+            _ => {
+                (UNAVAILABLE, "no row could be measured", "dmabuf-dio doctor says what is missing")
+            }
         };
-        Err(Failure::new(code, what, hint))
+        Err(Failure::new(code, what, format!("the row says why; {hint}")))
     }
 }
 
@@ -276,12 +262,14 @@ fn member(name: &str, value: &Value) -> String {
 /// The median, and the range of several values.
 fn range(values: &[f64]) -> String {
     let middle = show(median(values.to_vec()));
+    let of = |best: fn(f64, f64) -> f64| {
+        values.iter().copied().reduce(best).map_or_else(String::new, show)
+    };
     if values.len() == 1 {
-        return middle;
+        middle
+    } else {
+        format!("{middle} ({} - {})", of(f64::min), of(f64::max))
     }
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    format!("{middle} ({} - {})", show(least), show(most))
 }
 
 /// A number with three digits, or a whole one with commas.
@@ -297,6 +285,7 @@ fn show(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Trouble;
 
     fn way(name: &str) -> Members {
         vec![("size", 4096.into()), ("way", name.into())]

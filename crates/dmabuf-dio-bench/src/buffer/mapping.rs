@@ -47,12 +47,8 @@ impl Mapping {
         Self::shared(fd, len, READ_WRITE)
     }
 
-    /// Maps the first `len` bytes of a file for reading.
-    pub(crate) fn of_file(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
-        Self::shared(fd, len, ProtFlags::READ)
-    }
-
-    fn shared(fd: BorrowedFd<'_>, len: u64, protection: ProtFlags) -> Result<Self> {
+    /// Maps the first `len` bytes of a buffer, or of a file for reading.
+    pub(crate) fn shared(fd: BorrowedFd<'_>, len: u64, protection: ProtFlags) -> Result<Self> {
         let len = len as usize;
         // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
         let start = unsafe { mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0)? };

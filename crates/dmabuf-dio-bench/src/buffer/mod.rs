@@ -108,14 +108,11 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer> {
 fn cannot_create(errno: Errno, len: u64) -> Trouble {
     let limit = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok();
     match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
-        Some(limit) if errno == Errno::INVAL && len > limit << 20 => Trouble::unavailable(
-            "UDMABUF_CREATE",
-            errno,
-            &format!(
-                "a udmabuf holds at most {limit} MiB here (64 before Linux 7.3); write more to {}",
-                udmabuf::SIZE_LIMIT_MB
-            ),
-        ),
+        Some(limit) if errno == Errno::INVAL && len > limit << 20 => {
+            let file = udmabuf::SIZE_LIMIT_MB;
+            let why = format!("a udmabuf holds at most {limit} MiB here; write more to {file}");
+            Trouble::unavailable("UDMABUF_CREATE", errno, &why)
+        }
         _ => Trouble::failed("UDMABUF_CREATE", errno),
     }
 }
@@ -236,29 +233,22 @@ mod tests {
     use crate::outcome::Status;
     use crate::pattern::Pattern;
 
-    const LEN: u64 = 3 << 20;
-
     #[test]
     fn calls_move_bytes_to_their_place_and_report_short_files() {
+        const LEN: u64 = 3 << 20;
         let folder = tempfile::tempdir().expect("a folder");
         let disk = DiskFile::create(folder.path(), None, LEN, Pattern::new(5)).expect("a file");
         let file = disk.open(IoMode::Buffer).expect("open");
-        let maker = Maker::new(BufferKind::Memfd).expect("memfds");
-        for sent in [true, false] {
-            let fill = |buffer: &Buffer| {
-                if sent { buffer.sendfile(file) } else { buffer.read(file, &mut buffer.map()?) }
-            };
-            let buffer = maker.make(LEN).expect("a memfd");
+        let sent = |buffer: &Buffer| buffer.sendfile(file);
+        let read = |buffer: &Buffer| buffer.read(file, &mut buffer.map()?);
+        for fill in [&sent as &dyn Fn(&Buffer) -> Result<()>, &read] {
+            let buffer = memfd(LEN).expect("a memfd");
             assert!(buffer.look(|bytes| disk.check(bytes, 0)).expect("mapped").is_err());
             fill(&buffer).expect("moved");
             assert_eq!(buffer.look(|bytes| disk.check(bytes, 0)), Ok(Ok(())));
-            let trouble = fill(&maker.make(2 * LEN).expect("a memfd")).expect_err("too short");
+            let trouble = fill(&memfd(2 * LEN).expect("a memfd")).expect_err("too short");
             assert!(trouble.reason.contains("ended after 3145728 of 6291456 bytes"), "{trouble:?}");
         }
-    }
-
-    #[test]
-    fn missing_kernel_feature_is_unavailable_not_failed() {
         assert_eq!(cannot_copy("it", Os::INVAL).status, Status::Unavailable);
         assert_eq!(cannot_copy("it", Os::IO).status, Status::Failed);
     }

@@ -12,13 +12,13 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
+use dmabuf_dio_terminal::exit::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::safetensors::{Tensors, content};
 use crate::disk::DiskFile;
-use crate::measure::meter::{Meter, Span};
 use crate::measure::phase::Phase;
+use crate::measure::{Meter, Span};
 use crate::outcome::{Result, Status, failed};
 use crate::pattern::Pattern;
 use crate::ways::Setup;
@@ -66,10 +66,7 @@ pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
         // Whoever started this is gone.
         return Ok(());
     }
-    let told = measure(args).map_err(|trouble| {
-        let code = if trouble.status == Status::Unavailable { UNAVAILABLE } else { FAILED };
-        Failure::new(code, trouble.reason, "")
-    })?;
+    let told = measure(args)?;
     say(&serde_json::to_string(&told).map_err(io::Error::from)?)
 }
 

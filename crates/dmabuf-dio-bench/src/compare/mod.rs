@@ -10,13 +10,12 @@ use dmabuf_dio_terminal::exit::Failure;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{Caches, DiskFile};
-use crate::host::memory::{lack_of_memory, prepare, touch_memory};
+use crate::host::{lack_of_memory, prepare, touch_memory};
 use crate::outcome::Result;
 use crate::pattern::Pattern;
 use crate::rows::{Case, Order, Report, Run};
-use crate::ways::registry::COMPARE;
 use child::LoaderReport;
-use contender::{Contender, Peer, SequentialFio};
+use contender::{Contender, Peer};
 use safetensors::{Tensors, content};
 
 /// Arguments of `compare`.
@@ -71,10 +70,7 @@ pub(crate) fn measure(args: &CompareArgs) -> Result<Report, Failure> {
     for &bytes in &args.sizes {
         let content = |number| content(bytes, args.tensors, Pattern::new(number));
         let files = &prepare(&dir, Some(".safetensors"), (args.processes, bytes), 0, content)?;
-        let fio = SequentialFio::for_file(bytes).map(Contender::Fio);
-        let peers = args.peers.iter().cloned().map(Contender::Peer);
-        let contenders = fio.chain(COMPARE.iter().map(Contender::Own)).chain(peers);
-        let cases = contenders.map(|contender| {
+        let cases = Contender::all(bytes, &args.peers).map(|contender| {
             let about = vec![("size", bytes.into()), ("way", contender.name().into())];
             Case::new(about, move |run| {
                 sample(args, files.as_ref().map_err(Clone::clone)?, &contender, run == 1)
@@ -92,7 +88,7 @@ fn sample(
     contender: &Contender,
     verify: bool,
 ) -> Result<Run> {
-    let total = files.iter().map(DiskFile::len).sum();
+    let total = files.iter().map(|file| file.len).sum();
     // The page cache can be reclaimed.
     lack_of_memory(contender.memory(total).min(total))?;
     let device = files.first().and_then(DiskFile::device);

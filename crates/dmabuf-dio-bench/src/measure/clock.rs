@@ -45,7 +45,7 @@ pub(crate) enum Unit {
 pub(crate) struct Clock {
     /// With one CPU.
     spinner: Option<Spinner>,
-    unit: Unit,
+    pub(crate) unit: Unit,
     /// Background load (timer ticks), per elapsed nanosecond.
     background: f64,
     /// The cost of two marks and of waiting for a window.
@@ -64,16 +64,12 @@ impl Clock {
     /// Starts the clock, and measures what has to be subtracted.
     pub(crate) fn start() -> Result<Self, Failure> {
         let failure = |error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)");
-        Self::calibrated().map_err(failure)
-    }
-
-    fn calibrated() -> io::Result<Self> {
-        let one_cpu = thread::available_parallelism()?.get() == 1;
+        let one_cpu = thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
         let unit = match std::env::var_os(ICOUNT) {
             Some(_) if one_cpu => Unit::Instructions,
             _ => Unit::Nanoseconds,
         };
-        let spinner = one_cpu.then(|| Spinner::start(unit)).transpose()?;
+        let spinner = one_cpu.then(|| Spinner::start(unit)).transpose().map_err(failure)?;
         let mut clock = Self { spinner, unit, background: 0.0, marks: 0.0, window: 0.0 };
         clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())).collect());
         if clock.spinner.is_some() {
@@ -85,10 +81,6 @@ impl Clock {
             clock.window = short - clock.background * WINDOW.as_nanos() as f64;
         }
         Ok(clock)
-    }
-
-    pub(crate) fn unit(&self) -> Unit {
-        self.unit
     }
 
     /// The present moment.

@@ -10,7 +10,7 @@ use libc::iocb;
 use rustix::io::Errno as Os;
 
 use crate::outcome::{Result, Trouble, failed};
-use crate::ways::flight::{Engine, Request};
+use crate::ways::ring::{Engine, Request};
 
 /// `struct io_event` of `linux/aio_abi.h`.
 #[repr(C)]

@@ -2,8 +2,6 @@
 //! `small`: the table of the thread "iomap: add simple dio path for small direct I/O", for lent memory
 //! and for memory of the process.
 
-mod appends;
-mod gather;
 mod libaio;
 mod memory;
 mod reader;
@@ -12,7 +10,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, value_parser};
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::exit::Failure;
 use io_uring::IoUring;
 use rustix::fs::{SeekFrom, seek};
 use serde::Serialize;
@@ -21,18 +19,16 @@ use serde_json::{Value, json};
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{DiskFile, IoMode};
 use crate::fio::{self, number};
+use crate::measure::Span;
 use crate::measure::clock::{Clock, Unit};
-use crate::measure::meter::Span;
 use crate::measure::phase::Phase;
-use crate::outcome::{Result, Status, Trouble, failed};
+use crate::outcome::{Result, Trouble, failed, whole};
 use crate::pattern::Pattern;
 use crate::rows::{Case, Order, Report, Run};
 use crate::ways::ring::Uring;
-use appends::Appends;
-use gather::GatherReader;
 use libaio::Libaio;
 use memory::{BLOCK, MemoryKind, ReadBlocks};
-use reader::{BlockReader, Reader, batch};
+use reader::{Appends, BlockReader, GatherReader, Reader, batch};
 
 /// Arguments of `small`.
 #[derive(Debug, Args)]
@@ -113,12 +109,12 @@ pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
     let dir = [args.common.dir.clone()];
     let paths = if args.on.is_empty() { &dir[..] } else { &args.on };
     let targets = (0..).zip(paths).map(|(number, path)| target(path, args.size, number));
-    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let targets = targets.collect::<Result<Vec<_>>>()?;
     let clock = &Clock::start()?;
     report.fact("fio", if args.no_fio { None } else { fio::version() });
     report.fact("reads", args.reads);
     report.fact("append_every", args.append_every);
-    report.fact("unit", json!(clock.unit()));
+    report.fact("unit", json!(clock.unit));
     let offsets = &offsets(args);
     let mut cases = Vec::new();
     for (target, disk) in &targets {
@@ -148,24 +144,16 @@ pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
 }
 
 /// Creates the file, or opens the block device. Its name is that of the file system, or "raw".
-fn target(path: &Path, size: u64, number: u64) -> Result<(String, DiskFile), Failure> {
+fn target(path: &Path, size: u64, number: u64) -> Result<(String, DiskFile)> {
     if !path.metadata().is_ok_and(|facts| facts.file_type().is_block_device()) {
         let disk = DiskFile::create(path, Some(""), size, Pattern::new(number))?;
-        return Ok((disk.file_system().unwrap_or_else(|| "file".into()), disk));
+        return Ok((disk.file_system.clone().unwrap_or_else(|| "file".into()), disk));
     }
     let disk = DiskFile::existing(path, size);
-    let len = disk.open(IoMode::Direct).and_then(|_| {
-        seek(disk.open(IoMode::Buffer)?, SeekFrom::End(0)).map_err(failed("seeking"))
-    });
-    let (what, hint) = match len {
-        Ok(len) if len >= size => return Ok(("raw".into(), disk)),
-        Ok(len) => (format!("has {len} bytes, of {size}"), "choose a smaller --size"),
-        Err(trouble) => (
-            format!("cannot be read: {}", trouble.reason),
-            "run as root, or choose another device: --on PATH",
-        ),
-    };
-    Err(Failure::new(FAILED, format!("{}: {what}", path.display()), hint))
+    disk.open(IoMode::Direct)?;
+    let len = seek(disk.open(IoMode::Buffer)?, SeekFrom::End(0)).map_err(failed("seeking"))?;
+    whole("the block device", len, size)?;
+    Ok(("raw".into(), disk))
 }
 
 /// The offsets to read from, the same for all rows.
@@ -250,7 +238,7 @@ impl Point<'_> {
     fn by_fio(&self, reads: u64, clock: &Clock) -> Result<Run> {
         let (job, some) = self.fio_once(reads, clock)?;
         let of = |name| number(&job, name);
-        if clock.unit() == Unit::Nanoseconds {
+        if clock.unit == Unit::Nanoseconds {
             let cpu_ns = of("/read/runtime") * 1e6 * (of("/usr_cpu") + of("/sys_cpu")) / 100.0;
             return Ok(costs(of("/read/iops"), cpu_ns / of("/read/total_ios")));
         }
@@ -265,7 +253,7 @@ impl Point<'_> {
         let jobs = fio::run(self.fio(reads))?;
         let busy = clock.busy_since(mark);
         let job = jobs.into_iter().next();
-        let few = || Trouble::new(Status::Failed, format!("fio made fewer than {reads} reads"));
+        let few = || Trouble::broken(format!("fio made fewer than {reads} reads"));
         let job = job.filter(|job| number(job, "/read/total_ios") >= reads as f64);
         Ok((job.ok_or_else(few)?, busy))
     }

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads blocks, with any engine.
+//! Reads blocks, with any engine or by the library.
 
-use super::appends::Appends;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
+use dmabuf_dio::{Backend, Buffer, Kind};
+use rustix::fs::OFlags;
+
 use super::memory::{BLOCK, ReadBlocks};
+use crate::buffer::mapping::{Mapping, Pages};
 use crate::disk::DiskFile;
-use crate::outcome::Result;
-use crate::ways::flight::{Engine, Request, keep_in_flight};
+use crate::outcome::{Result, Status, Trouble, failed};
+use crate::ways::ring::{Engine, Request, keep_in_flight};
 
 /// Requests submitted, and waited for, at a time.
 const BATCH: u32 = 32;
@@ -56,5 +63,92 @@ impl<E: Engine> Reader for BlockReader<E> {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Makes all reads in a single call of the library, into a buffer with a place for each.
+pub(super) struct GatherReader {
+    buf: Buffer,
+    gathering: Gathering,
+    pieces: Vec<Piece>,
+    polled: bool,
+}
+
+impl GatherReader {
+    pub(super) fn new(disk: &DiskFile, depth: u32, offsets: &[u64], polled: bool) -> Result<Self> {
+        let buf = Buffer::alloc_kind(Kind::DmaBuf, "system", offsets.len() as u64 * BLOCK)?;
+        let gatherer = Gatherer::new(disk.path.as_deref().unwrap_or_else(|| "".as_ref()));
+        let gatherer = gatherer.backend(Backend::UringSlot).queue_depth(depth).polled(polled);
+        let gathering = gatherer.open(&buf)?;
+        let pieces = (0..).step_by(BLOCK as usize).zip(offsets);
+        let piece = |(buf_offset, &offset)| Piece { offset, buf_offset, len: BLOCK };
+        Ok(Self { buf, gathering, pieces: pieces.map(piece).collect(), polled })
+    }
+}
+
+impl Reader for GatherReader {
+    fn read(&mut self, offsets: &[u64]) -> Result<()> {
+        let gathered = self.gathering.read(&self.pieces[..offsets.len()])?;
+        if let Some((number, error)) = gathered.errors().next() {
+            return Err(Trouble::broken(format!("piece {number}: {error}")));
+        }
+        let report = gathered.report();
+        if self.polled && !report.polled {
+            return Err(Trouble::new(Status::Unavailable, report.transfer.notes.join("; ")));
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, offsets: &[u64], disk: &DiskFile) -> Result<()> {
+        self.read(offsets)?;
+        let view = self.buf.map()?;
+        let mut bytes = vec![0; BLOCK as usize];
+        for piece in &self.pieces {
+            view.read_at(piece.buf_offset, &mut bytes)?;
+            disk.check(&bytes, piece.offset)?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends a block before every `every`th read, by a direct write, which adds to the mappings of the file. The file gets
+/// its size back when this is dropped.
+pub(super) struct Appends {
+    file: File,
+    block: Mapping,
+    size: u64,
+    end: u64,
+    every: u32,
+    reads: u32,
+}
+
+impl Appends {
+    pub(super) fn new(disk: &DiskFile, every: u32) -> Result<Self> {
+        let (Some(path), Some(_)) = (disk.path.as_deref(), disk.content.as_ref()) else {
+            return Err(Trouble::new(Status::Unavailable, "a block device does not grow"));
+        };
+        let mut options = OpenOptions::new();
+        let file = options.write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
+        let file = file.map_err(failed("opening it for writing"))?;
+        let block = Mapping::anonymous(BLOCK, Pages::Small).map_err(failed("mmap"))?;
+        Ok(Self { file, block, size: disk.len, end: disk.len, every, reads: 0 })
+    }
+
+    fn before_read(&mut self) -> Result<()> {
+        self.reads += 1;
+        if self.reads == self.every {
+            self.reads = 0;
+            // SAFETY: the mapping is this one's own, and nothing else refers to it.
+            let block = unsafe { self.block.bytes() };
+            self.file.write_all_at(block, self.end).map_err(failed("appending"))?;
+            self.end += BLOCK;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Appends {
+    fn drop(&mut self) {
+        let _ = self.file.set_len(self.size);
     }
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use dmabuf_dio_stream::{Channel, Device, frame_bytes};
 use dmabuf_dio_sys::iio;
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
 use super::usb;
 use crate::buffer::mapping::{Mapping, Pages};
@@ -31,11 +30,10 @@ impl Adc {
     /// That of `kernel/sim/iio_stream`.
     pub(crate) const NAME: &str = "stream-adc";
 
-    pub(crate) fn find() -> Result<Self, Failure> {
-        let device = Device::find(Self::NAME).ok_or_else(|| {
-            let what = format!("there is no IIO device {}", Self::NAME);
-            Failure::new(FAILED, what, "run it in a guest: vm/run --kernel 7.3-series")
-        })?;
+    pub(crate) fn find() -> Result<Self> {
+        let what =
+            "there is no IIO device stream-adc; run it in a guest: vm/run --kernel 7.3-series";
+        let device = Device::find(Self::NAME).ok_or(Trouble::broken(what))?;
         let channels = device.channels(0)?;
         // It then gives samples as fast as blocks come.
         let _ = device.set_rate(0, 0.0);
@@ -131,24 +129,20 @@ impl Frames {
         let mut found = Self::default();
         for _ in 0..len / FRAME {
             file.read_exact(&mut frame).map_err(&failed)?;
-            found.add(u64::from_le_bytes(frame))?;
+            let (number, next) = (u64::from_le_bytes(frame), found.next);
+            if number < next {
+                return Err(Trouble::different(format!(
+                    "frame {number} comes where {next} should"
+                )));
+            }
+            let (count, lost) = (found.count + 1, found.lost + number - next);
+            found = Self { count, lost, next: number + 1 };
         }
         if len % FRAME > 0 {
             let what = format!("the file ends within frame {}", found.next);
             return Err(Trouble::different(what));
         }
         Ok(found)
-    }
-
-    fn add(&mut self, number: u64) -> Result<()> {
-        if number < self.next {
-            let what = format!("frame {number} comes where {} should", self.next);
-            return Err(Trouble::different(what));
-        }
-        self.lost += number - self.next;
-        self.next = number + 1;
-        self.count += 1;
-        Ok(())
     }
 }
 

@@ -3,13 +3,13 @@
 //! dma-bufs.
 
 pub(crate) mod device;
-mod peer;
 mod usb;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use clap::Args;
 use dmabuf_dio::Buffer;
@@ -22,12 +22,12 @@ use serde_json::json;
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::buffer::{BufferKind, Maker};
 use crate::disk::temporary_folder;
-use crate::measure::clock::Clock;
-use crate::measure::meter::{Span, Spent};
+use crate::measure::clock::{Clock, Unit};
 use crate::measure::phase::Phase;
-use crate::outcome::{Result, Trouble, failed, whole};
+use crate::measure::{Span, Spent, cpu_ms};
+use crate::outcome::{Result, Status, Trouble, failed, whole};
 use crate::rows::{Case, Order, Report, Run};
-use device::{Adc, DeviceReader, FRAME, Frames};
+use device::{Adc, DeviceReader, FRAME, Frames, rwdev};
 
 /// Arguments of `stream`.
 #[derive(Debug, Args)]
@@ -65,6 +65,8 @@ pub(crate) struct StreamArgs {
 const RING: u64 = 64 << 20;
 const COUNT: u64 = 4;
 const MOST: u64 = 256;
+/// Most runs of `total` bytes in one of `iio_rwdev`.
+const MOST_TOTALS: u64 = 4096;
 
 /// How the program receives samples and passes them on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +118,7 @@ pub(crate) fn measure(args: &StreamArgs) -> Result<Report, Failure> {
     let usb = &usb::open(args.usb.as_deref());
     let clock = &Clock::start()?;
     report.fact("total", args.total);
-    report.fact("unit", json!(clock.unit()));
+    report.fact("unit", json!(clock.unit));
     let mut cases = Vec::new();
     for &block in &args.blocks {
         for (destination, to) in DESTINATIONS {
@@ -240,6 +242,52 @@ impl StreamRow<'_> {
         Ok(spent)
     }
 
+    /// The cost of `total` bytes, without that of starting the program: a run of a block more, less a run
+    /// of one block. As starting costs more in some runs than in others, the samples have to cost as much as
+    /// that, or there are four times as many.
+    fn by_peer(self, file: &Path, total: u64) -> Result<Spent> {
+        let start = self.run_peer(file, self.block)?;
+        let mut totals = 1;
+        while totals <= MOST_TOTALS {
+            let all = self.run_peer(file, totals * total + self.block)?;
+            let more = all.plus(start, -1.0);
+            let twice = all.wall_ms >= 2.0 * start.wall_ms && all.busy >= 2.0 * start.busy;
+            if twice && more.cpu_ms >= 0.0 {
+                return Ok(Spent::default().plus(more, 1.0 / totals as f64));
+            }
+            totals *= 4;
+        }
+        let what = "starting it took longer than the samples: choose a larger --total";
+        Err(Trouble::new(Status::Unavailable, what))
+    }
+
+    /// Runs it once, and writes to the same places as the other rows.
+    fn run_peer(self, file: &Path, bytes: u64) -> Result<Spent> {
+        let sink = self.open(file, OFlags::empty())?;
+        let out = sink.as_ref().map(File::try_clone).transpose();
+        let out = out.map_err(failed("duplicating a descriptor"))?;
+        let [block, frames] = [self.block, bytes].map(|it| (it / self.adc.frame()).to_string());
+        let mut command = rwdev(self.args.peer_iio_rwdev.as_deref());
+        command.args(["-b", &block, "-s", &frames, Adc::NAME]).stdin(Stdio::null());
+        command.stdout(out.map_or_else(Stdio::null, Stdio::from)).stderr(Stdio::null());
+        self.clock.settle();
+        let children = cpu_ms(libc::RUSAGE_CHILDREN);
+        let span = Span::begin(Some(self.clock), Phase::Io);
+        let status = command.status().map_err(|error| {
+            Trouble::new(Status::Unavailable, format!("iio_rwdev cannot be run: {error}"))
+        })?;
+        finish(sink.as_ref())?;
+        let mut spent = self.ended(span);
+        if !status.success() {
+            return Err(Trouble::broken(format!("iio_rwdev ended with {status}")));
+        }
+        spent.cpu_ms += cpu_ms(libc::RUSAGE_CHILDREN) - children;
+        // Where only this process is counted, the program is not in it.
+        if self.clock.unit == Unit::Nanoseconds {
+            spent.busy = spent.cpu_ms * 1e6;
+        }
+        Ok(spent)
+    }
     fn check(self, file: &Path, total: u64, before: Option<u64>) -> Result<()> {
         let wrong = match self.to {
             To::Nothing => return Ok(()),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every way of having a file in memory, for all benchmarks.
 
-pub(crate) mod flight;
 pub(crate) mod held;
 pub(crate) mod module;
 mod parallel;
@@ -17,12 +16,13 @@ use dmabuf_dio_sys::heap;
 use io_uring::IoUring;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno as Os;
+use rustix::mm::ProtFlags;
 
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd, open_heap};
 use crate::disk::{DiskFile, IoMode};
 use crate::host::setting::Setting;
-use crate::measure::meter::Meter;
+use crate::measure::Meter;
 use crate::outcome::{Result, Trouble, failed, repeat, whole};
 use held::{Held, Memory};
 use ring::Uring;
@@ -108,12 +108,8 @@ impl Way {
         Ok(match self {
             Self::Read { kind, mode, mapped } => {
                 let (file, len) = setup.open(mode)?;
-                let maker = Maker::new(kind)?;
-                let (buffer, mapping) = meter.allocation(|| {
-                    let buffer = maker.make(len)?;
-                    let mapping = mapped.then(|| buffer.map_with_pages()).transpose()?;
-                    Ok((buffer, mapping))
-                })?;
+                let map = |buffer: &Buffer| mapped.then(|| buffer.map_with_pages()).transpose();
+                let (buffer, mapping) = allocate(kind, len, meter, map)?;
                 let mapping = meter.io(|| {
                     let mut mapping = mapping.map_or_else(|| buffer.map(), Ok)?;
                     buffer.read(file, &mut mapping)?;
@@ -123,14 +119,9 @@ impl Way {
             }
             Self::Copy { kind, again } => {
                 let (file, len) = setup.open(IoMode::Direct)?;
-                let maker = Maker::new(kind)?;
-                let buffer = meter.allocation(|| {
-                    let buffer = maker.make(len)?;
-                    if again {
-                        buffer.copy_file_range(file)?;
-                    }
-                    Ok(buffer)
-                })?;
+                let copy =
+                    |buffer: &Buffer| if again { buffer.copy_file_range(file) } else { Ok(()) };
+                let (buffer, ()) = allocate(kind, len, meter, copy)?;
                 meter.io(|| buffer.copy_file_range(file))?;
                 buffer.into()
             }
@@ -155,8 +146,8 @@ impl Way {
                 Held { context: Some(context), ..buffer.into() }
             }
             Self::Allocate => {
-                let maker = Maker::new(BufferKind::DmaBuf)?;
-                Memory::Unfilled(meter.allocation(|| maker.make(setup.len))?).into()
+                let (buffer, ()) = allocate(BufferKind::DmaBuf, setup.len, meter, |_| Ok(()))?;
+                Memory::Unfilled(buffer).into()
             }
             Self::Attach(kind) => {
                 let buffer = Maker::new(kind)?.make(setup.len)?;
@@ -165,13 +156,13 @@ impl Way {
             }
             Self::ModuleRead(requests) => {
                 let (file, len) = setup.open(IoMode::Direct)?;
-                let (buffer, context) = module::attached(len, meter)?;
+                let (buffer, context) = allocate(BufferKind::DmaBuf, len, meter, module::attach)?;
                 meter.io(|| module::read(&context, file, len, requests))?;
                 Held { context: Some(context), ..buffer.into() }
             }
             Self::Slots(requests) => {
                 let len = setup.open(IoMode::Direct)?.1;
-                let (buffer, context) = module::attached(len, meter)?;
+                let (buffer, context) = allocate(BufferKind::DmaBuf, len, meter, module::attach)?;
                 let ring = setup.ring()?;
                 meter.allocation(|| ring.register_slots(context.as_fd(), len, SLOT))?;
                 // SAFETY: the slots cover the attached dma-buf, which is not memory of Rust's.
@@ -180,7 +171,7 @@ impl Way {
             }
             Self::Registered(requests) => registered_memfd(requests, setup, meter)?,
             Self::Library { backend, kind, huge_pages } => {
-                let loader = match setup.disk.path() {
+                let loader = match setup.disk.path.as_deref() {
                     Some(path) => Loader::new(path),
                     None => Loader::from_fd(setup.disk.open(IoMode::Buffer)?.as_fd()),
                 };
@@ -210,7 +201,8 @@ impl Way {
         let anonymous = |pages| Mapping::anonymous(len, pages).map_err(failed("mmap"));
         Ok(Memory::Mapping(match self {
             Self::Map => {
-                let mapping = Mapping::of_file(file.as_fd(), len).map_err(failed("mmap"))?;
+                let mapping =
+                    Mapping::shared(file.as_fd(), len, ProtFlags::READ).map_err(failed("mmap"))?;
                 // SAFETY: nobody else knows the file, so nobody changes or shrinks it.
                 for byte in unsafe { mapping.content() }.iter().step_by(rustix::param::page_size())
                 {
@@ -244,6 +236,21 @@ impl Way {
     }
 }
 
+/// Makes a buffer, and something of it.
+fn allocate<T>(
+    kind: BufferKind,
+    len: u64,
+    meter: &mut Meter<'_>,
+    something: impl FnOnce(&Buffer) -> Result<T>,
+) -> Result<(Buffer, T)> {
+    let maker = Maker::new(kind)?;
+    meter.allocation(|| {
+        let buffer = maker.make(len)?;
+        let something = something(&buffer)?;
+        Ok((buffer, something))
+    })
+}
+
 fn by_heap(mode: IoMode, gather: bool, setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held> {
     const FLAG: &str = "DMA_HEAP_FLAG_READ_FILE";
     let missing = "this kernel has no LOAD by heap flag; see kernel/series";
@@ -271,11 +278,7 @@ fn registered_memfd(
 ) -> Result<Held> {
     let len = setup.open(IoMode::Direct)?.1;
     let ring = setup.ring()?;
-    let (buffer, mut mapping) = meter.allocation(|| {
-        let buffer = memfd(len)?;
-        let mapping = buffer.map_with_pages()?;
-        Ok((buffer, mapping))
-    })?;
+    let (buffer, mut mapping) = allocate(BufferKind::Memfd, len, meter, Buffer::map_with_pages)?;
     let address = mapping.address() as u64;
     // SAFETY: the mapping is this program's own and only the ring uses it until it is unregistered.
     let pieces: Vec<libc::iovec> = unsafe { mapping.bytes() }

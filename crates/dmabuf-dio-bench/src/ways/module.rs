@@ -8,8 +8,7 @@ use dmabuf_dio_sys::dio;
 use rustix::fs::OFlags;
 
 use super::Requests;
-use crate::buffer::{Buffer, BufferKind, Maker, cannot_open};
-use crate::measure::meter::Meter;
+use crate::buffer::{Buffer, cannot_open};
 use crate::outcome::{Result, failed, whole};
 
 fn open() -> Result<OwnedFd> {
@@ -24,16 +23,6 @@ pub(crate) fn attach(buffer: &Buffer) -> Result<OwnedFd> {
     dio::attach(context.as_fd(), buffer.target(), &mut dio::Attach::default())
         .map_err(failed("ATTACH of /dev/dmabuf_dio"))?;
     Ok(context)
-}
-
-/// A new buffer of the system heap, and a context that it is attached to.
-pub(super) fn attached(len: u64, meter: &mut Meter<'_>) -> Result<(Buffer, OwnedFd)> {
-    let maker = Maker::new(BufferKind::DmaBuf)?;
-    meter.allocation(|| {
-        let buffer = maker.make(len)?;
-        let context = attach(&buffer)?;
-        Ok((buffer, context))
-    })
 }
 
 /// READ; 0 selects the module's default.
