@@ -43,10 +43,9 @@ impl Maker {
             BufferKind::Memfd => None,
             BufferKind::DmaBuf => Some(open_heap()?),
             BufferKind::Udmabuf | BufferKind::UdmabufMemfd => {
-                Some(udmabuf::open().map_err(|errno| {
-                    let remedy = "this kernel has no udmabuf: CONFIG_UDMABUF, or modprobe udmabuf";
-                    cannot_open(udmabuf::DEVICE, errno, remedy)
-                })?)
+                let remedy = "this kernel has no udmabuf: CONFIG_UDMABUF, or modprobe udmabuf";
+                let cannot = |errno| cannot_open(udmabuf::DEVICE, errno, remedy);
+                Some(udmabuf::open().map_err(cannot)?)
             }
         };
         Ok(Self { kind, device })
@@ -79,10 +78,8 @@ impl Maker {
 
 /// Opens the system heap.
 pub(crate) fn open_heap() -> Result<OwnedFd> {
-    heap::open(heap::SYSTEM).map_err(|errno| {
-        let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
-        cannot_open(heap::SYSTEM, errno, remedy)
-    })
+    let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
+    heap::open(heap::SYSTEM).map_err(|errno| cannot_open(heap::SYSTEM, errno, remedy))
 }
 
 /// Why a device cannot be opened; `remedy` is for a missing one.

@@ -30,12 +30,8 @@ const SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 /// Huge pages in addition to the file's memory.
 const SPARE: u64 = 64;
 
-/// Another program that loads a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) name: String,
-    pub(crate) command: String,
-}
+/// Another program that loads a file: its name and its command.
+pub(crate) type Peer = (String, String);
 
 /// How fio reads: the size of a block, how many are in flight, and the pages of its memory, whose content it ignores.
 type SequentialFio = (u64, u64, Pages);
@@ -71,7 +67,7 @@ impl Contender {
                 format!("fio {} x {depth}{pages}", show_size(*block))
             }
             Self::Own(own) => own.name.into(),
-            Self::Peer(peer) => peer.name.clone(),
+            Self::Peer((name, _)) => name.clone(),
         }
     }
 
@@ -151,9 +147,9 @@ impl Contender {
 
     fn command(&self, file: &DiskFile, tensors: Tensors, verify: bool) -> Result<Command> {
         let mut command = match self {
-            Self::Peer(peer) => {
+            Self::Peer((_, words)) => {
                 let mut command = Command::new("sh");
-                command.args(["-c", &format!("{} \"$@\"", peer.command), "sh"]);
+                command.args(["-c", &format!("{words} \"$@\""), "sh"]);
                 command
             }
             _ => Command::new(std::env::current_exe().map_err(failed("finding this program"))?),

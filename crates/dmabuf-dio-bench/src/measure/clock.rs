@@ -43,8 +43,8 @@ pub(crate) enum Unit {
 /// Counts busy time.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// With one CPU.
-    spinner: Option<Spinner>,
+    /// With one CPU: nanoseconds of an iteration of the idle-time thread.
+    turn_ns: Option<f64>,
     pub(crate) unit: Unit,
     /// Background load (timer ticks), per elapsed nanosecond.
     background: f64,
@@ -69,10 +69,10 @@ impl Clock {
             Some(_) if one_cpu => Unit::Instructions,
             _ => Unit::Nanoseconds,
         };
-        let spinner = one_cpu.then(|| Spinner::start(unit)).transpose().map_err(failure)?;
-        let mut clock = Self { spinner, unit, background: 0.0, marks: 0.0, window: 0.0 };
+        let turn_ns = one_cpu.then(|| start_spinning(unit)).transpose().map_err(failure)?;
+        let mut clock = Self { turn_ns, unit, background: 0.0, marks: 0.0, window: 0.0 };
         clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())).collect());
-        if clock.spinner.is_some() {
+        if clock.turn_ns.is_some() {
             thread::sleep(50 * WINDOW);
             // What a window has besides, going to sleep and waking up, long ones have as well.
             let [short, long] = [WINDOW, 11 * WINDOW]
@@ -85,9 +85,9 @@ impl Clock {
 
     /// The present moment.
     pub(crate) fn mark(&self) -> Mark {
-        match &self.spinner {
-            Some(spinner) => {
-                let idle = spinner.time();
+        match self.turn_ns {
+            Some(turn) => {
+                let idle = turns() * turn;
                 let elapsed = now(ClockId::MonotonicRaw);
                 Mark { elapsed, busy: elapsed - idle }
             }
@@ -105,7 +105,7 @@ impl Clock {
     /// Waits until the CPU is idle and returns the work until then: memory freed later, work of kernel
     /// threads.
     pub(crate) fn settle(&self) -> f64 {
-        if self.spinner.is_none() {
+        if self.turn_ns.is_none() {
             return 0.0;
         }
         let (mut quiet, mut late) = (0, 0.0);
@@ -134,44 +134,32 @@ impl Clock {
 /// Iterations of the idle-time thread.
 static TURNS: AtomicU64 = AtomicU64::new(0);
 
-/// The idle-time thread, which counts its iterations until the program ends.
+/// Starts the idle-time thread, which counts its iterations until the program ends, with `SCHED_IDLE` (see sched(7)).
+/// Returns the nanoseconds of an iteration.
 ///
 /// The scheduler's clock is not suitable: it charges interrupt entry and the switch to another task
 /// to this thread, up to a quarter of the cost of a direct read.
-#[derive(Debug)]
-struct Spinner {
-    turn_ns: f64,
-}
-
-impl Spinner {
-    /// Starts the thread with `SCHED_IDLE` (see sched(7)).
-    fn start(unit: Unit) -> io::Result<Self> {
-        let thread = thread::Builder::new().spawn(|| {
-            let mut turns = 0;
-            // Without the processor's hint for waiting, with which emulation takes long.
-            loop {
-                turns += 1;
-                TURNS.store(turns, Ordering::Relaxed);
-            }
-        })?;
-        // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
-        let param: libc::sched_param = unsafe { std::mem::zeroed() };
-        // SAFETY: the thread does not end, so its handle is alive.
-        let errno = unsafe {
-            libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_IDLE, &raw const param)
-        };
-        if errno != 0 {
-            return Err(io::Error::from_raw_os_error(errno));
+fn start_spinning(unit: Unit) -> io::Result<f64> {
+    let thread = thread::Builder::new().spawn(|| {
+        let mut turns = 0;
+        // Without the processor's hint for waiting, with which emulation takes long.
+        loop {
+            turns += 1;
+            TURNS.store(turns, Ordering::Relaxed);
         }
-        let turn = (0..20).map(|_| time_of_a_turn()).fold(f64::MAX, f64::min);
-        // A turn has a whole number of instructions; what is more was the timer's.
-        Ok(Self { turn_ns: if unit == Unit::Instructions { turn.round() } else { turn } })
+    })?;
+    // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
+    let param: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: the thread does not end, so its handle is alive.
+    let errno = unsafe {
+        libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_IDLE, &raw const param)
+    };
+    if errno != 0 {
+        return Err(io::Error::from_raw_os_error(errno));
     }
-
-    /// Nanoseconds it ran.
-    fn time(&self) -> f64 {
-        turns() * self.turn_ns
-    }
+    let turn = (0..20).map(|_| time_of_a_turn()).fold(f64::MAX, f64::min);
+    // A turn has a whole number of instructions; what is more was the timer's.
+    Ok(if unit == Unit::Instructions { turn.round() } else { turn })
 }
 
 fn turns() -> f64 {

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
 
 use dmabuf_dio_sys::dmabuf::Access;
-use serde::Serialize;
 
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker};
@@ -21,8 +20,7 @@ pub(crate) const BLOCK: u64 = 4096;
 const PIECE: u64 = 1 << 20;
 
 /// The kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
     /// Memory of the process.
     User,

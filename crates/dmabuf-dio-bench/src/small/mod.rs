@@ -13,7 +13,6 @@ use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::Failure;
 use io_uring::IoUring;
 use rustix::fs::{SeekFrom, seek};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
@@ -70,11 +69,9 @@ pub(crate) struct SmallArgs {
 }
 
 /// How requests are submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EngineKind {
     Libaio,
-    #[serde(rename = "io_uring")]
     Uring,
     /// By the library.
     Gather,
@@ -83,25 +80,33 @@ enum EngineKind {
 /// A way of reading.
 #[derive(Clone, Copy, Debug)]
 struct Way {
+    name: &'static str,
     engine: EngineKind,
-    polled: bool,
     memory: MemoryKind,
+    polled: bool,
     /// By fio, not by this program.
     fio: bool,
 }
 
+const ENGINES: [(&str, EngineKind, MemoryKind); 5] = [
+    ("libaio", EngineKind::Libaio, MemoryKind::User),
+    ("io_uring", EngineKind::Uring, MemoryKind::User),
+    ("io_uring", EngineKind::Uring, MemoryKind::Registered),
+    ("io_uring", EngineKind::Uring, MemoryKind::Lent),
+    ("gather", EngineKind::Gather, MemoryKind::Lent),
+];
+
 /// Every way: libaio has no polling, fio no lent memory.
 fn ways() -> impl Iterator<Item = Way> {
-    use EngineKind::{Gather, Libaio, Uring};
-    use MemoryKind::{Lent, Registered, User};
-    let engines =
-        [(Libaio, User), (Uring, User), (Uring, Registered), (Uring, Lent), (Gather, Lent)];
-    let all = [false, true].into_iter().flat_map(move |polled| {
-        engines.into_iter().flat_map(move |(engine, memory)| {
-            [false, true].map(|fio| Way { engine, polled, memory, fio })
+    let all = [false, true].into_iter().flat_map(|polled| {
+        ENGINES.into_iter().flat_map(move |(name, engine, memory)| {
+            [false, true].map(|fio| Way { name, engine, memory, polled, fio })
         })
     });
-    all.filter(|way| !(way.polled && way.engine == Libaio || way.fio && way.memory == Lent))
+    all.filter(|way| {
+        !(way.polled && way.engine == EngineKind::Libaio
+            || way.fio && way.memory == MemoryKind::Lent)
+    })
 }
 
 pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
@@ -123,12 +128,12 @@ pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
         let ways = ways().filter(|way| !(args.no_fio && way.fio));
         for way in ways.filter(|way| args.append_every.is_none() || appends(way)) {
             for &depth in &args.depths {
-                let (engine, point) = (json!(way.engine), Point { way, disk, depth, args });
+                let point = Point { way, disk, depth, args };
                 let polled = if way.polled { " polled" } else { "" };
                 let about = vec![
                     ("target", target.as_str().into()),
-                    ("way", format!("{}{polled}", engine.as_str().unwrap_or_default()).into()),
-                    ("memory", json!(way.memory)),
+                    ("way", format!("{}{polled}", way.name).into()),
+                    ("memory", format!("{:?}", way.memory).to_lowercase().into()),
                     ("by", if way.fio { "fio" } else { "us" }.into()),
                     ("depth", depth.into()),
                 ];

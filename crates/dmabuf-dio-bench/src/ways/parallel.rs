@@ -67,15 +67,12 @@ mod tests {
 
     #[test]
     fn parallel_parts_fill_the_buffer_or_fail_on_a_short_file() {
-        let len = 2 * READ + 12345;
-        let mut content = vec![0; len];
-        let pattern = Pattern::new(3);
+        let (mut content, pattern) = (vec![0; 2 * READ + 12345], Pattern::new(3));
         pattern.fill(&mut content, 0);
         let mut named = tempfile::NamedTempFile::new().expect("a file");
         std::io::Write::write_all(&mut named, &content).expect("written");
-        let mut bytes = vec![0; len];
-        let result = read(named.as_file(), &mut bytes, |_| Ok(()), || 7).expect("read");
-        assert_eq!(result, 7);
+        let mut bytes = vec![0; content.len()];
+        assert_eq!(read(named.as_file(), &mut bytes, |_| Ok(()), || 7), Ok(7));
         assert_eq!(pattern.check(&bytes, 0), Ok(()));
         bytes.push(0);
         assert!(read(named.as_file(), &mut bytes, |_| Ok(()), || ()).is_err());

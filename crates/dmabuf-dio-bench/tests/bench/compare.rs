@@ -12,7 +12,7 @@ use super::{bench, folder, has_figures, program, required, result, rows, text};
 const PEER: &str = r#"
     test "$2" = --verify && verified=true || verified=null
     echo '{"ready": true}'; read line
-    echo "{\"seconds\": 0.5, \"cpu_seconds\": 0.1, \"bytes\": $(wc -c < "$1"), \"verified\": $verified}"
+    echo "{\"seconds\": 0.5, \"cpu_seconds\": 0.1, \"bytes\": $(wc -c < "$1"), \"verified\": $verified, \"note\": null}"
 "#;
 
 /// What `compare` may set, and only while it measures.
