@@ -12,13 +12,12 @@ use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
 use tempfile::{Builder, TempDir, TempPath};
 
-use crate::outcome::{Result, Trouble, failed};
+use crate::outcome::{Result, Trouble, failed, refused};
 use crate::pattern::{Pattern, compare};
 
 /// The beginning of the names of what is made and removed again.
 const TEMPORARY: &str = ".dmabuf-dio-bench-";
 const PIECE: u64 = 1 << 20;
-const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// Through the page cache, or direct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,13 +97,8 @@ impl DiskFile {
             file.map_err(|error| Errno::from(&error))
         };
         let opened = self.opened[mode as usize].get_or_init(open).as_ref();
-        opened.map_err(|&errno| match (mode, errno) {
-            (IoMode::Direct, Errno::INVAL) => {
-                let why = "this file system does not support it; choose another: --dir DIR";
-                Trouble::unavailable("open with O_DIRECT", errno, why)
-            }
-            _ => Trouble::failed("open", errno),
-        })
+        let lacking = "this file system does not support the mode; choose another: --dir DIR";
+        opened.map_err(|errno| refused("open", lacking)(*errno))
     }
 
     /// Compares what was read from position `at` with what was written, or, of a file of others, with what the
@@ -155,26 +149,13 @@ pub(crate) fn has_room(dir: &Path, wanted: u64) -> Result<()> {
     Err(Trouble::broken(what))
 }
 
-/// Caches dropped before a row besides the file's: all of the kernel's, or none.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caches {
-    all: bool,
-}
-
-impl Caches {
-    /// All of them, if the user wants it and has the permission.
-    pub(crate) fn new(keep: bool) -> Self {
-        // Opening changes nothing.
-        Self { all: !keep && OpenOptions::new().write(true).open(DROP_CACHES).is_ok() }
-    }
-
-    pub(crate) fn drop(self, file: &DiskFile) {
-        file.forget();
-        if self.all {
-            // What is not on the disk yet would stay.
-            rustix::fs::sync();
-            let _ = std::fs::write(DROP_CACHES, "3");
-        }
+/// Removes the file from the page cache, and all else from the kernel's caches unless they are kept or only root may.
+pub(crate) fn drop_caches(file: &DiskFile, keep: bool) {
+    file.forget();
+    if !keep {
+        // What is not on the disk yet would stay.
+        rustix::fs::sync();
+        let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
     }
 }
 

@@ -45,8 +45,8 @@ impl Trouble {
     }
 
     /// `what` is not supported here: `why`.
-    pub(crate) fn unavailable(what: &str, error: impl Into<io::Error>, why: &str) -> Self {
-        let name = name(Errno::from(&error.into()));
+    pub(crate) fn unavailable(what: &str, errno: Os, why: &str) -> Self {
+        let name = name(Errno::from_raw(errno.raw_os_error()));
         Self::new(Status::Unavailable, format!("{what}: {name}, {why}"))
     }
 
@@ -141,6 +141,22 @@ pub(crate) fn failed<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Trouble + 
     move |error| Trouble::failed(what, error)
 }
 
+/// Why a call failed that this kernel, file system or machine may lack, for `map_err`. `lacking` says what to do about it.
+pub(crate) fn refused<E: Into<io::Error>>(what: &str, lacking: &str) -> impl Fn(E) -> Trouble {
+    move |error| {
+        let error = error.into();
+        match Os::from_io_error(&error) {
+            Some(errno @ (Os::ACCESS | Os::PERM | Os::ROFS)) => {
+                Trouble::unavailable(what, errno, "this user may not do it: run as root")
+            }
+            Some(
+                errno @ (Os::INVAL | Os::NODEV | Os::NOENT | Os::NOSYS | Os::OPNOTSUPP | Os::XDEV),
+            ) => Trouble::unavailable(what, errno, lacking),
+            _ => Trouble::failed(what, error),
+        }
+    }
+}
+
 /// The name alone, as the sentence explains its meaning.
 fn name(errno: Errno) -> String {
     errno.name().map_or_else(|| format!("errno {}", errno.raw()), str::to_owned)
@@ -151,12 +167,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_name_the_errno() {
-        let trouble = Trouble::unavailable("copy_file_range to a dma-buf", Os::INVAL, "no");
-        assert_eq!(trouble.reason, "copy_file_range to a dma-buf: EINVAL, no");
-        assert_eq!(trouble.status, Status::Unavailable);
-        assert_eq!(trouble.grave().status, Status::Failed);
-        let trouble = Trouble::failed("splice", Os::IO);
-        assert_eq!(trouble.reason, "splice failed: EIO (Input/output error)");
+    fn reasons_name_the_errno_and_what_is_lacking_is_no_failure() {
+        let refused = |errno: Os| refused("copy_file_range", "no")(errno);
+        assert_eq!(refused(Os::INVAL).reason, "copy_file_range: EINVAL, no");
+        assert_eq!(refused(Os::INVAL).status, Status::Unavailable);
+        assert_eq!(refused(Os::INVAL).grave().status, Status::Failed);
+        let trouble = Trouble::broken("copy_file_range failed: EIO (Input/output error)");
+        assert_eq!(refused(Os::IO), trouble);
     }
 }

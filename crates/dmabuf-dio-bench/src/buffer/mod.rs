@@ -6,13 +6,12 @@ pub(crate) mod mapping;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use dmabuf_dio_sys::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::{heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Result, Trouble, failed, repeat};
+use crate::outcome::{Result, failed, refused, repeat};
 use mapping::Mapping;
 
 /// The kind of a buffer, and the target of its I/O.
@@ -44,8 +43,7 @@ impl Maker {
             BufferKind::DmaBuf => Some(open_heap()?),
             BufferKind::Udmabuf | BufferKind::UdmabufMemfd => {
                 let remedy = "this kernel has no udmabuf: CONFIG_UDMABUF, or modprobe udmabuf";
-                let cannot = |errno| cannot_open(udmabuf::DEVICE, errno, remedy);
-                Some(udmabuf::open().map_err(cannot)?)
+                Some(udmabuf::open().map_err(refused(udmabuf::DEVICE, remedy))?)
             }
         };
         Ok(Self { kind, device })
@@ -67,7 +65,8 @@ impl Maker {
         if let Some(device) = &self.device {
             let (fd, len) = (memfd.target(), memfd.len);
             let dmabuf = udmabuf::create(device.as_fd(), fd, 0, len);
-            memfd.dmabuf = Some(dmabuf.map_err(|errno| cannot_create(errno, len))?);
+            let remedy = "it may be too large for this kernel: see udmabuf.size_limit_mb";
+            memfd.dmabuf = Some(dmabuf.map_err(refused("UDMABUF_CREATE", remedy))?);
         }
         if self.kind == BufferKind::Udmabuf {
             memfd.memfd = None;
@@ -79,14 +78,7 @@ impl Maker {
 /// Opens the system heap.
 pub(crate) fn open_heap() -> Result<OwnedFd> {
     let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
-    heap::open(heap::SYSTEM).map_err(|errno| cannot_open(heap::SYSTEM, errno, remedy))
-}
-
-/// Why a device cannot be opened; `remedy` is for a missing one.
-pub(crate) fn cannot_open(path: &str, errno: Errno, remedy: &str) -> Trouble {
-    let forbidden = matches!(errno, Errno::ACCESS | Errno::PERM);
-    let why = if forbidden { "this user may not open it: run as root" } else { remedy };
-    Trouble::unavailable(path, errno, why)
+    heap::open(heap::SYSTEM).map_err(refused(heap::SYSTEM, remedy))
 }
 
 /// A memfd without pages, with the seals that udmabuf requires.
@@ -99,19 +91,6 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer> {
         Ok::<_, Os>(Buffer { len, dmabuf: None, memfd: Some(fd) })
     };
     make().map_err(failed("memfd_create"))
-}
-
-/// Why no dma-buf of that length could be created over a memfd.
-fn cannot_create(errno: Errno, len: u64) -> Trouble {
-    let limit = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok();
-    match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
-        Some(limit) if errno == Errno::INVAL && len > limit << 20 => {
-            let file = udmabuf::SIZE_LIMIT_MB;
-            let why = format!("a udmabuf holds at most {limit} MiB here; write more to {file}");
-            Trouble::unavailable("UDMABUF_CREATE", errno, &why)
-        }
-        _ => Trouble::failed("UDMABUF_CREATE", errno),
-    }
 }
 
 /// A buffer: a dma-buf, a memfd, or a dma-buf and the memfd below it.
@@ -140,14 +119,14 @@ impl Buffer {
 
     /// Maps the target of the I/O.
     pub(crate) fn map(&self) -> Result<Mapping> {
-        Mapping::new(self.target(), self.len).map_err(failed("mmap"))
+        Mapping::new(self.target(), self.len)
     }
 
     /// The same; of a memfd the pages are allocated. A dma-buf has them.
     pub(crate) fn map_with_pages(&self) -> Result<Mapping> {
         let mut mapping = self.map()?;
         if self.dmabuf.is_none() {
-            mapping.populate(0, self.len).map_err(failed("madvise"))?;
+            mapping.populate(0, self.len)?;
         }
         Ok(mapping)
     }
@@ -183,18 +162,14 @@ impl Buffer {
             let (mut from, mut to, rest) = (done, done, (self.len - done) as usize);
             rustix::fs::copy_file_range(file, Some(&mut from), self.target(), Some(&mut to), rest)
         };
-        match copy(0) {
-            Ok(first) => {
-                repeat(WHAT, self.len, |done| if done == 0 { Ok(first) } else { copy(done) })
-            }
-            Err(errno) => Err(cannot_copy(WHAT, errno)),
-        }
+        let first = copy(0).map_err(refused(WHAT, "this kernel lacks it; see kernel/series"))?;
+        repeat(WHAT, self.len, |done| if done == 0 { Ok(first) } else { copy(done) })
     }
 
     /// Passes the content to `what`: through the dma-buf, if there is one.
     pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
         let content = self.dmabuf.as_ref().map_or_else(|| self.target(), AsFd::as_fd);
-        let mut mapping = Mapping::new(content, self.len).map_err(failed("mmap"))?;
+        let mut mapping = Mapping::new(content, self.len)?;
         // SAFETY: the buffer is this program's own, nothing is being moved now, and a memfd is
         // sealed against shrinking.
         let bytes = unsafe { mapping.bytes() };
@@ -213,21 +188,10 @@ fn bracket<T>(fd: BorrowedFd<'_>, access: Access, what: impl FnOnce() -> T) -> R
     Ok(result)
 }
 
-fn cannot_copy(what: &str, errno: Os) -> Trouble {
-    let why = match errno {
-        Os::INVAL | Os::XDEV => "this kernel lacks it; see kernel/series",
-        Os::OPNOTSUPP => "the exporter does not lend its pages",
-        Os::NOSYS | Os::PERM => "the call is forbidden or missing here",
-        _ => return Trouble::failed(what, errno),
-    };
-    Trouble::unavailable(what, errno, why)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::disk::{DiskFile, IoMode};
-    use crate::outcome::Status;
     use crate::pattern::Pattern;
 
     #[test]
@@ -246,7 +210,5 @@ mod tests {
             let trouble = fill(&memfd(2 * LEN).expect("a memfd")).expect_err("too short");
             assert!(trouble.reason.contains("ended after 3145728 of 6291456 bytes"), "{trouble:?}");
         }
-        assert_eq!(cannot_copy("it", Os::INVAL).status, Status::Unavailable);
-        assert_eq!(cannot_copy("it", Os::IO).status, Status::Failed);
     }
 }

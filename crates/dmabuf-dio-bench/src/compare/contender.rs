@@ -13,7 +13,7 @@ use crate::buffer::mapping::{Pages, huge_page};
 use crate::disk::DiskFile;
 use crate::fio::{self, filename, no_result, number};
 use crate::host::setting::Setting;
-use crate::outcome::{Result, Status, Trouble, failed, whole};
+use crate::outcome::{Result, Status, Trouble, failed, refused, whole};
 use crate::pattern::Pattern;
 use crate::process::Process;
 use crate::ways::registry::{COMPARE, OwnWay};
@@ -84,7 +84,7 @@ impl Contender {
     /// every other setting is required.
     pub(crate) fn set(&self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>> {
         let required = |path: &str, value: &str| {
-            Setting::required(path, value, "this device has no such setting")
+            Setting::set(path, value).map_err(refused(path, "this device has no such setting"))
         };
         let (pages, read_ahead) = match self {
             Self::Own(own) => (own.pages, own.read_ahead),

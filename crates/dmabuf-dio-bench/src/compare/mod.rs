@@ -9,7 +9,7 @@ use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::Failure;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
-use crate::disk::{Caches, DiskFile};
+use crate::disk::{DiskFile, drop_caches};
 use crate::host::{lack_of_memory, prepare, touch_memory};
 use crate::outcome::Result;
 use crate::pattern::Pattern;
@@ -93,9 +93,8 @@ fn sample(
     lack_of_memory(contender.memory(total).min(total))?;
     let device = files.first().and_then(DiskFile::device);
     let _until_done = contender.set(total, device.as_deref())?;
-    let caches = Caches::new(args.common.keep_caches);
     for file in files {
-        caches.drop(file);
+        drop_caches(file, args.common.keep_caches);
     }
     // More than is needed: others take some of it in between.
     let touched = 2 * contender.memory(total);

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use super::median;
+use crate::outcome::{Result, failed};
 
 /// Set by `vm/run --icount`.
 const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
@@ -62,14 +62,13 @@ pub(crate) struct Mark {
 
 impl Clock {
     /// Starts the clock, and measures what has to be subtracted.
-    pub(crate) fn start() -> Result<Self, Failure> {
-        let failure = |error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)");
+    pub(crate) fn start() -> Result<Self> {
         let one_cpu = thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
         let unit = match std::env::var_os(ICOUNT) {
             Some(_) if one_cpu => Unit::Instructions,
             _ => Unit::Nanoseconds,
         };
-        let turn_ns = one_cpu.then(|| start_spinning(unit)).transpose().map_err(failure)?;
+        let turn_ns = one_cpu.then(|| start_spinning(unit)).transpose()?;
         let mut clock = Self { turn_ns, unit, background: 0.0, marks: 0.0, window: 0.0 };
         clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())).collect());
         if clock.turn_ns.is_some() {
@@ -139,7 +138,7 @@ static TURNS: AtomicU64 = AtomicU64::new(0);
 ///
 /// The scheduler's clock is not suitable: it charges interrupt entry and the switch to another task
 /// to this thread, up to a quarter of the cost of a direct read.
-fn start_spinning(unit: Unit) -> io::Result<f64> {
+fn start_spinning(unit: Unit) -> Result<f64> {
     let thread = thread::Builder::new().spawn(|| {
         let mut turns = 0;
         // Without the processor's hint for waiting, with which emulation takes long.
@@ -147,7 +146,9 @@ fn start_spinning(unit: Unit) -> io::Result<f64> {
             turns += 1;
             TURNS.store(turns, Ordering::Relaxed);
         }
-    })?;
+    });
+    let failed = failed("an idle-time thread, see sched(7),");
+    let thread = thread.map_err(&failed)?;
     // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
     let param: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: the thread does not end, so its handle is alive.
@@ -155,7 +156,7 @@ fn start_spinning(unit: Unit) -> io::Result<f64> {
         libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_IDLE, &raw const param)
     };
     if errno != 0 {
-        return Err(io::Error::from_raw_os_error(errno));
+        return Err(failed(io::Error::from_raw_os_error(errno)));
     }
     let turn = (0..20).map(|_| time_of_a_turn()).fold(f64::MAX, f64::min);
     // A turn has a whole number of instructions; what is more was the timer's.

@@ -3,7 +3,6 @@
 //! and for memory of the process.
 
 mod libaio;
-mod memory;
 mod reader;
 
 use std::os::unix::fs::FileTypeExt as _;
@@ -26,8 +25,7 @@ use crate::pattern::Pattern;
 use crate::rows::{Case, Order, Report, Run};
 use crate::ways::ring::Uring;
 use libaio::Libaio;
-use memory::{BLOCK, MemoryKind, ReadBlocks};
-use reader::{Appends, BlockReader, GatherReader, Reader, batch};
+use reader::{Appends, BLOCK, BlockReader, GatherReader, MemoryKind, ReadBlocks, Reader, batch};
 
 /// Arguments of `small`.
 #[derive(Debug, Args)]

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The simulated device, the usual way of reading it, and the frames that it numbers.
+//! The simulated device, the usual way of reading it, the frames that it numbers, and the USB host that receives them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use dmabuf_dio_stream::{Channel, Device, frame_bytes};
+use dmabuf_dio::CancelToken;
+use dmabuf_dio_stream::{Channel, Device, Function, frame_bytes};
 use dmabuf_dio_sys::iio;
+use rustix::io::Errno as Os;
 
-use super::usb;
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::outcome::{Result, Status, Trouble, failed};
 
 /// Bytes of a frame: its number.
 pub(crate) const FRAME: u64 = 8;
 const PIECE: usize = 1 << 20;
+/// Attributes of the host of `kernel/sim/usb_sink`.
+const HOST: &str = "/sys/bus/platform/devices/usb_sink";
+/// The time limit for a host.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An ADC with all its channels.
 #[derive(Debug)]
@@ -55,7 +60,7 @@ impl Drop for Adc {
     fn drop(&mut self) {
         // As it was found.
         self.set_sparse(false);
-        usb::set_sparse(false);
+        set_sparse_host(false);
     }
 }
 
@@ -89,7 +94,7 @@ impl<'a> DeviceReader<'a> {
         // Dma-bufs of the row before are let go of in the background, and as long as the kernel has
         // one it gives read() no buffers, without a word.
         std::thread::sleep(Duration::from_millis(200));
-        let memory = Mapping::anonymous(block, Pages::Huge).map_err(failed("mmap"))?;
+        let memory = Mapping::anonymous(block, Pages::Huge)?;
         attribute("blocks of that size for read()", "buffer0/enable", "1")?;
         Ok(Self { adc, buffer, memory })
     }
@@ -146,6 +151,30 @@ impl Frames {
     }
 }
 
+/// A function that a host has enabled.
+pub(super) fn open_usb(folder: Option<&Path>) -> Result<Function> {
+    let unavailable = |why| Trouble::unavailable("a USB function", Os::NODEV, why);
+    let mut function = Function::new(folder.ok_or_else(|| unavailable("no --usb FOLDER"))?)?;
+    let token = CancelToken::new();
+    let over = token.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(PATIENCE);
+        over.cancel();
+    });
+    let enabled = function.wait(&token)?;
+    enabled.then_some(function).ok_or_else(|| unavailable("no host enables it"))
+}
+
+/// Whether the simulated host checks what it receives.
+pub(super) fn set_sparse_host(sparse: bool) {
+    let _ = fs::write(format!("{HOST}/sparse"), if sparse { "1" } else { "0" });
+}
+
+/// Wrong frames counted by that host.
+pub(super) fn wrong_frames() -> Option<u64> {
+    fs::read_to_string(format!("{HOST}/wrong_frames")).ok()?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +191,7 @@ mod tests {
             (vec![0; 12], Err(Status::Different)),
         ] {
             let file = tempfile::NamedTempFile::new().expect("a file");
-            std::fs::write(file.path(), bytes).expect("written");
+            fs::write(file.path(), bytes).expect("written");
             let found = Frames::of(file.path()).map(|it| (it.count, it.lost));
             assert_eq!(found.map_err(|trouble| trouble.status), wanted);
         }

@@ -3,7 +3,6 @@
 //! dma-bufs.
 
 pub(crate) mod device;
-mod usb;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -27,7 +26,7 @@ use crate::measure::phase::Phase;
 use crate::measure::{Span, Spent, cpu_ms};
 use crate::outcome::{Result, Status, Trouble, failed, whole};
 use crate::rows::{Case, Order, Report, Run};
-use device::{Adc, DeviceReader, FRAME, Frames, rwdev};
+use device::{Adc, DeviceReader, FRAME, Frames, open_usb, rwdev, set_sparse_host, wrong_frames};
 
 /// Arguments of `stream`.
 #[derive(Debug, Args)]
@@ -115,7 +114,7 @@ struct StreamRow<'a> {
 pub(crate) fn measure(args: &StreamArgs) -> Result<Report, Failure> {
     let mut report = Report::start("stream", &args.common)?;
     let adc = &Adc::find()?;
-    let usb = &usb::open(args.usb.as_deref());
+    let usb = &open_usb(args.usb.as_deref());
     let clock = &Clock::start()?;
     report.fact("total", args.total);
     report.fact("unit", json!(clock.unit));
@@ -146,8 +145,8 @@ impl StreamRow<'_> {
         let folder = temporary_folder(&self.args.common.dir)?;
         let file = &folder.path().join("samples");
         self.adc.set_sparse(!compare);
-        usb::set_sparse(!compare);
-        let before = usb::wrong_frames();
+        set_sparse_host(!compare);
+        let before = wrong_frames();
         // To compare them it is enough that every block has gone round.
         let most = if compare { 3 * self.count() * self.block } else { self.args.total };
         let total = most.min(self.args.total).max(self.block) / self.block * self.block;
@@ -298,7 +297,7 @@ impl StreamRow<'_> {
                 }
                 _ => return Ok(()),
             },
-            To::Usb => match before.zip(usb::wrong_frames()) {
+            To::Usb => match before.zip(wrong_frames()) {
                 Some((before, after)) if after > before => {
                     format!("the host found {} wrong frames", after - before)
                 }

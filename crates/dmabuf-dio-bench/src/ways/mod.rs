@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use dmabuf_dio::{Backend, Errno, Kind, Loader};
+use dmabuf_dio::{Backend, Kind, Loader};
 use dmabuf_dio_sys::heap;
 use io_uring::IoUring;
 use rustix::buffer::spare_capacity;
@@ -23,7 +23,7 @@ use crate::buffer::{Buffer, BufferKind, Maker, memfd, open_heap};
 use crate::disk::{DiskFile, IoMode};
 use crate::host::setting::Setting;
 use crate::measure::Meter;
-use crate::outcome::{Result, Trouble, failed, repeat, whole};
+use crate::outcome::{Result, Trouble, failed, refused, repeat, whole};
 use held::{Held, Memory};
 use ring::Uring;
 
@@ -198,11 +198,9 @@ impl Way {
         let mode =
             if matches!(self, Self::Malloc | Self::Map) { IoMode::Buffer } else { IoMode::Direct };
         let (file, len) = setup.open(mode)?;
-        let anonymous = |pages| Mapping::anonymous(len, pages).map_err(failed("mmap"));
         Ok(Memory::Mapping(match self {
             Self::Map => {
-                let mapping =
-                    Mapping::shared(file.as_fd(), len, ProtFlags::READ).map_err(failed("mmap"))?;
+                let mapping = Mapping::shared(file.as_fd(), len, ProtFlags::READ)?;
                 // SAFETY: nobody else knows the file, so nobody changes or shrinks it.
                 for byte in unsafe { mapping.content() }.iter().step_by(rustix::param::page_size())
                 {
@@ -211,7 +209,7 @@ impl Way {
                 mapping
             }
             Self::Pread { piece } => {
-                let mut mapping = anonymous(Pages::Huge)?;
+                let mut mapping = Mapping::anonymous(len, Pages::Huge)?;
                 // SAFETY: this process alone has the memory.
                 let bytes = unsafe { mapping.bytes() };
                 repeat("pread with O_DIRECT", len, |done| {
@@ -221,7 +219,7 @@ impl Way {
                 mapping
             }
             Self::Ring(requests) => {
-                let mapping = anonymous(Pages::Small)?;
+                let mapping = Mapping::anonymous(len, Pages::Small)?;
                 let mut ring = Uring::new(&IoUring::builder(), requests.1, file, false)?;
                 // SAFETY: this process alone has the memory, all of which is mapped.
                 unsafe { ring.read(mapping.address() as u64, u64::MAX, len, requests)? };
@@ -253,20 +251,13 @@ fn allocate<T>(
 
 fn by_heap(mode: IoMode, gather: bool, setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held> {
     const FLAG: &str = "DMA_HEAP_FLAG_READ_FILE";
-    let missing = "this kernel has no LOAD by heap flag; see kernel/series";
-    let all = || Setting::required(READ_GATHER, &ALL.to_string(), missing);
-    let _until_done = (!gather).then(all).transpose()?;
+    const MISSING: &str = "this kernel lacks it; see kernel/series";
+    let all = || Setting::set(READ_GATHER, &ALL.to_string());
+    let _until_done = (!gather).then(all).transpose().map_err(refused(READ_GATHER, MISSING))?;
     let (file, len) = setup.open(mode)?;
     let heap = open_heap()?;
     let load = || heap::alloc_read_file(heap.as_fd(), len, file.as_fd(), 0);
-    let (fd, done) = meter.load(|| {
-        load().map_err(|errno| match errno {
-            Errno::INVAL => {
-                Trouble::unavailable(FLAG, errno, "this kernel lacks it; see kernel/series")
-            }
-            _ => Trouble::failed(FLAG, errno),
-        })
-    })?;
+    let (fd, done) = meter.load(|| load().map_err(refused(FLAG, MISSING)))?;
     whole(FLAG, done, len)?;
     Ok(Buffer::of_dmabuf(fd, len).into())
 }

@@ -8,13 +8,11 @@ use dmabuf_dio_sys::dio;
 use rustix::fs::OFlags;
 
 use super::Requests;
-use crate::buffer::{Buffer, cannot_open};
-use crate::outcome::{Result, failed, whole};
+use crate::buffer::Buffer;
+use crate::outcome::{Result, failed, refused, whole};
 
 fn open() -> Result<OwnedFd> {
-    dio::open().map_err(|errno| {
-        cannot_open(dio::DEVICE, errno, "the module is not loaded: sudo make dkms")
-    })
+    dio::open().map_err(refused(dio::DEVICE, "the module is not loaded: sudo make dkms"))
 }
 
 /// Attaches the buffer to a new context.

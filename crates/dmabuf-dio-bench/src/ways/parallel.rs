@@ -9,7 +9,7 @@ use rustix::io::Errno as Os;
 
 use crate::buffer::mapping::{Mapping, collapse};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd};
-use crate::outcome::{Result, Trouble, failed};
+use crate::outcome::{Result, failed, refused};
 
 /// As in the heap flag.
 const READERS: usize = 4;
@@ -20,7 +20,7 @@ const NO_HUGE: &str = "a memfd gets no huge pages here: Linux 6.1, CONFIG_TRANSP
 pub(crate) fn load(file: &File, len: u64, huge: bool) -> Result<(Buffer, Mapping)> {
     let maker = Maker::new(BufferKind::UdmabufMemfd)?;
     let memfd = memfd(len)?;
-    let mut mapping = Mapping::aligned(memfd.target(), len).map_err(failed("mmap of a memfd"))?;
+    let mut mapping = Mapping::aligned(memfd.target(), len)?;
     // SAFETY: the memfd is this program's own and sealed against shrinking. Until the threads are done
     // nothing else touches its content: creating a udmabuf pins pages and does not read them.
     let bytes = unsafe { mapping.bytes() };
@@ -46,7 +46,7 @@ fn read<T>(
         loop {
             let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((index, part)) = next else { return Ok(()) };
-            prepare(part).map_err(|errno| Trouble::unavailable("MADV_COLLAPSE", errno, NO_HUGE))?;
+            prepare(part).map_err(refused("MADV_COLLAPSE", NO_HUGE))?;
             file.read_exact_at(part, (index * READ) as u64).map_err(failed("pread"))?;
         }
     };

@@ -9,7 +9,7 @@ use dmabuf_dio_sys::dio;
 use io_uring::{Builder, IoUring, opcode, squeue, types};
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Result, Trouble, failed, whole};
+use crate::outcome::{Result, Trouble, failed, refused, whole};
 
 const REGISTER: &str = "registering slots of /dev/dmabuf_dio";
 
@@ -98,9 +98,7 @@ impl Uring {
             ring.submitter().register_files(&[file.as_raw_fd()])?;
             Ok(Self { ring, registered: false, polled })
         };
-        make().map_err(|error: io::Error| {
-            Trouble::unavailable("io_uring", error, "it is missing or forbidden here")
-        })
+        make().map_err(refused::<io::Error>("io_uring", "it is missing or forbidden here"))
     }
 
     /// # Safety
@@ -152,12 +150,9 @@ impl Uring {
             while arrived.is_none() {
                 self.turn(1, |_, result| arrived = Some(result))?;
             }
-            match arrived.filter(|result| *result < 0).map(|errno| Os::from_raw_os_error(-errno)) {
-                None => {}
-                Some(errno @ Os::OPNOTSUPP) => {
-                    return Err(Trouble::unavailable(REGISTER, errno, "slots need Linux 7.3"));
-                }
-                Some(errno) => return Err(Trouble::failed(REGISTER, errno)),
+            if let Some(errno) = arrived.filter(|result| *result < 0) {
+                let errno = Os::from_raw_os_error(-errno);
+                return Err(refused(REGISTER, "slots need Linux 7.3")(errno));
             }
         }
         Ok(())
@@ -222,14 +217,11 @@ impl Engine for Uring {
     }
 
     fn failure(&self, errno: Os) -> Trouble {
-        match errno {
-            Os::OPNOTSUPP | Os::INVAL if self.polled => Trouble::unavailable(
-                "polling",
-                errno,
-                "the disk or its file system has no poll queues: nvme.poll_queues=1 on the kernel's \
-                 command line",
-            ),
-            _ => Trouble::failed("a read by io_uring", errno),
+        if self.polled {
+            let lacking =
+                "the disk or its file system has no poll queues: boot with nvme.poll_queues=1";
+            return refused("polling", lacking)(errno);
         }
+        Trouble::failed("a read by io_uring", errno)
     }
 }
