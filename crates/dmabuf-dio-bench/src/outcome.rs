@@ -175,4 +175,17 @@ mod tests {
         let trouble = Trouble::broken("copy_file_range failed: EIO (Input/output error)");
         assert_eq!(refused(Os::IO), trouble);
     }
+
+    #[test]
+    fn calls_are_repeated_until_all_is_moved_or_nothing_more_comes() {
+        for (moves, wanted) in [
+            (&[Ok(5), Err(Os::INTR), Ok(3)][..], None),
+            (&[Ok(5), Ok(0)], Some("read ended after 5 of 8 bytes")),
+            (&[Err(Os::IO)], Some("read failed: EIO (Input/output error)")),
+        ] {
+            let mut moves = moves.iter();
+            let moved = repeat("read", 8, |_| *moves.next().expect("a call"));
+            assert_eq!(moved, wanted.map_or(Ok(()), |reason| Err(Trouble::broken(reason))));
+        }
+    }
 }

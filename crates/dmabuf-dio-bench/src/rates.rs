@@ -19,7 +19,7 @@ use crate::disk::temporary_folder;
 use crate::outcome::{Result, Status, Trouble, failed};
 use crate::process::Process;
 use crate::rows::{Case, Order, Report, Run};
-use crate::stream::device::{Adc, DeviceReader, FRAME, Frames, rwdev};
+use crate::stream::device::{Adc, DeviceReader, FRAME, Frames};
 
 /// Arguments of `rates`.
 #[derive(Debug, Args)]
@@ -174,7 +174,8 @@ impl RateBench<'_> {
 
     fn rwdev(&self, frames: Option<u64>, path: &Path) -> Result<f64> {
         let file = File::create(path).map_err(failed("making the file"))?;
-        let mut command = rwdev(self.args.peer_iio_rwdev.as_deref());
+        let mut command =
+            Command::new(self.args.peer_iio_rwdev.as_deref().unwrap_or("iio_rwdev".as_ref()));
         if let Some(frames) = frames {
             command.args(["-b", &frames.to_string()]);
         }

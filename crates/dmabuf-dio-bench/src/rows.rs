@@ -287,28 +287,30 @@ mod tests {
     use super::*;
     use crate::outcome::Trouble;
 
-    fn way(name: &str) -> Members {
-        vec![("size", 4096.into()), ("way", name.into())]
-    }
-
-    /// Rows that fail in the run that is their number; run 0 does not count.
-    fn measured(order: Order, only: &[&str]) -> Result<Report, Failure> {
+    /// Runs cases, and says which runs there were. A case fails in the run that is its name.
+    fn measured(names: &[&str], order: Order, only: &[&str]) -> Result<(Report, String), Failure> {
         let only = only.iter().map(ToString::to_string).collect();
         let mut report = Report { only, ..Report::default() };
-        let cases = [0, 1, 2, 9].map(|fails| {
-            Case::new(way(&format!("row {fails}")), move |run| match run {
-                _ if run == fails => Err(Trouble::new(Status::Unavailable, "no")),
-                _ => Ok(vec![("z", f64::from(run)), ("b", 0.1 + 0.2)]),
+        let said = std::cell::RefCell::new(String::new());
+        let cases = names.iter().map(|name| {
+            let (said, about) =
+                (&said, vec![("size", json!(4096)), ("way", json!(format!("row {name}")))]);
+            Case::new(about, move |run| {
+                *said.borrow_mut() += &format!("{name}{run} ");
+                match run {
+                    _ if *name == run.to_string() => Err(Trouble::new(Status::Unavailable, "no")),
+                    _ => Ok(vec![("z", f64::from(run)), ("b", 0.1 + 0.2)]),
+                }
             })
         });
-        report.measure(cases.into(), 0..=2, order)?;
-        Ok(report)
+        report.measure(cases.collect(), 0..=2, order)?;
+        Ok((report, said.take()))
     }
 
     #[test]
     fn uncounted_runs_and_failures_are_told_apart() {
         for order in [Order::Turns, Order::Rows] {
-            let rows = measured(order, &[]).expect("no signal").rows;
+            let rows = measured(&["0", "1", "2", "9"], order, &[]).expect("no signal").0.rows;
             let statuses = rows.iter().map(|row| row.result.as_ref().map_err(|it| it.status).err());
             // A way with a sample is never unavailable.
             let wanted =
@@ -323,27 +325,16 @@ mod tests {
         for (order, wanted) in
             [(Order::Turns, "a0 b0 a1 b1 a2 b2 "), (Order::Rows, "a0 b0 a1 a2 b1 b2 ")]
         {
-            let said = std::cell::RefCell::new(String::new());
-            let case = |name: &'static str| {
-                let said = &said;
-                Case::new(way(name), move |run| {
-                    *said.borrow_mut() += &format!("{name}{run} ");
-                    Ok(Vec::new())
-                })
-            };
-            let only = vec!["a".into(), "4096, b".into()];
-            let cases = vec![case("a"), case("c"), case("b")];
-            let mut report = Report { only, ..Report::default() };
-            report.measure(cases, 0..=2, order).expect("no signal");
-            assert_eq!(*said.borrow(), wanted);
+            let chosen = measured(&["a", "c", "b"], order, &["row a", "4096, row b"]);
+            assert_eq!(chosen.expect("no signal").1, wanted);
         }
-        let failure = measured(Order::Turns, &["row 1", "no such"]).expect_err("unknown");
-        assert!(failure.what().contains("no such") && failure.hint().contains("4096, row 9"));
+        let failure = measured(&["a"], Order::Turns, &["row", "no such"]).expect_err("unknown");
+        assert!(failure.what().contains("no such") && failure.hint().contains("4096, row a"));
     }
 
     #[test]
     fn result_has_ordered_members_and_reasons() {
-        let mut report = measured(Order::Turns, &["row 0", "row 9"]).expect("rows");
+        let mut report = measured(&["0", "9"], Order::Turns, &[]).expect("rows").0;
         report.fact("kernel", "7.3");
         report.fact("fio", Value::Null);
         assert_eq!(
@@ -383,10 +374,8 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_or_commas() {
         let shown = [0.0, 0.126, 9.994, 99.94, 999.6, 0.001_187_06, 312_662.0, -3.2].map(show);
-        assert_eq!(
-            shown,
-            ["0.00", "0.126", "9.99", "99.9", "1,000", "0.00119", "312,662", "-3.20"]
-        );
+        let wanted = ["0.00", "0.126", "9.99", "99.9", "1,000", "0.00119", "312,662", "-3.20"];
+        assert_eq!(shown, wanted);
         assert_eq!(range(&[9.0, 1.0, 2.0]), "2.00 (1.00 - 9.00)");
     }
 }

@@ -187,28 +187,3 @@ fn bracket<T>(fd: BorrowedFd<'_>, access: Access, what: impl FnOnce() -> T) -> R
     dmabuf::end_cpu_access(fd, access).map_err(&sync)?;
     Ok(result)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::{DiskFile, IoMode};
-    use crate::pattern::Pattern;
-
-    #[test]
-    fn calls_move_bytes_to_their_place_and_report_short_files() {
-        const LEN: u64 = 3 << 20;
-        let folder = tempfile::tempdir().expect("a folder");
-        let disk = DiskFile::create(folder.path(), None, LEN, Pattern::new(5)).expect("a file");
-        let file = disk.open(IoMode::Buffer).expect("open");
-        let sent = |buffer: &Buffer| buffer.sendfile(file);
-        let read = |buffer: &Buffer| buffer.read(file, &mut buffer.map()?);
-        for fill in [&sent as &dyn Fn(&Buffer) -> Result<()>, &read] {
-            let buffer = memfd(LEN).expect("a memfd");
-            assert!(buffer.look(|bytes| disk.check(bytes, 0)).expect("mapped").is_err());
-            fill(&buffer).expect("moved");
-            assert_eq!(buffer.look(|bytes| disk.check(bytes, 0)), Ok(Ok(())));
-            let trouble = fill(&memfd(2 * LEN).expect("a memfd")).expect_err("too short");
-            assert!(trouble.reason.contains("ended after 3145728 of 6291456 bytes"), "{trouble:?}");
-        }
-    }
-}

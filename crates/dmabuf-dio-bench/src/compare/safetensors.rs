@@ -23,10 +23,7 @@ pub(crate) enum Tensors {
 impl Tensors {
     /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Many => "many",
-            Self::Few => "few",
-        }
+        if self == Self::Many { "many" } else { "few" }
     }
 
     /// The size of the next tensor, if that much data is left.

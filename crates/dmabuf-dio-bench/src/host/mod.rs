@@ -105,14 +105,3 @@ pub(crate) fn touch_memory(len: u64) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lack_of_memory_is_reported() {
-        assert!(lack_of_memory(1 << 60).expect_err("too much").reason.contains("1048576 TiB"));
-        assert_eq!(lack_of_memory(4096), Ok(()));
-    }
-}

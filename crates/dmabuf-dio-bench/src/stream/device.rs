@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
@@ -62,11 +61,6 @@ impl Drop for Adc {
         self.set_sparse(false);
         set_sparse_host(false);
     }
-}
-
-/// libiio's program.
-pub(crate) fn rwdev(path: Option<&Path>) -> Command {
-    Command::new(path.unwrap_or_else(|| Path::new("iio_rwdev")))
 }
 
 /// The usual way: `read()` of a block, then `write()`.

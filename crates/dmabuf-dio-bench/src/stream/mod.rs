@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use clap::Args;
 use dmabuf_dio::Buffer;
@@ -26,7 +26,7 @@ use crate::measure::phase::Phase;
 use crate::measure::{Span, Spent, cpu_ms};
 use crate::outcome::{Result, Status, Trouble, failed, whole};
 use crate::rows::{Case, Order, Report, Run};
-use device::{Adc, DeviceReader, FRAME, Frames, open_usb, rwdev, set_sparse_host, wrong_frames};
+use device::{Adc, DeviceReader, FRAME, Frames, open_usb, set_sparse_host, wrong_frames};
 
 /// Arguments of `stream`.
 #[derive(Debug, Args)]
@@ -266,7 +266,8 @@ impl StreamRow<'_> {
         let out = sink.as_ref().map(File::try_clone).transpose();
         let out = out.map_err(failed("duplicating a descriptor"))?;
         let [block, frames] = [self.block, bytes].map(|it| (it / self.adc.frame()).to_string());
-        let mut command = rwdev(self.args.peer_iio_rwdev.as_deref());
+        let mut command =
+            Command::new(self.args.peer_iio_rwdev.as_deref().unwrap_or("iio_rwdev".as_ref()));
         command.args(["-b", &block, "-s", &frames, Adc::NAME]).stdin(Stdio::null());
         command.stdout(out.map_or_else(Stdio::null, Stdio::from)).stderr(Stdio::null());
         self.clock.settle();
