@@ -9,6 +9,7 @@
 mod args;
 mod buffer;
 mod compare;
+mod cost;
 mod disk;
 mod fio;
 mod host;
@@ -41,7 +42,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Benchmark {
     Load(load::LoadArgs),
-    Cost(load::CostArgs),
+    Cost(cost::CostArgs),
     Stream(stream::StreamArgs),
     Rates(rates::RatesArgs),
     Small(small::SmallArgs),
@@ -59,8 +60,8 @@ fn main() -> ExitCode {
 /// Prints the result. Fails if a row failed.
 fn run(benchmark: &Benchmark) -> Result<(), Failure> {
     match benchmark {
-        Benchmark::Load(args) => load::load(args)?,
-        Benchmark::Cost(args) => load::cost(args)?,
+        Benchmark::Load(args) => load::measure(args)?,
+        Benchmark::Cost(args) => cost::measure(args)?,
         Benchmark::Stream(args) => stream::measure(args)?,
         Benchmark::Rates(args) => rates::measure(args)?,
         Benchmark::Small(args) => small::measure(args)?,

@@ -7,11 +7,13 @@ use dmabuf_dio::Errno;
 use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
 use dmabuf_dio_terminal::signals;
 use rustix::io::Errno as Os;
+use serde::Serialize;
 
 pub(crate) type Result<T, E = Trouble> = std::result::Result<T, E>;
 
 /// How a measurement without figures ended, from bad to worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
     /// This kernel, file system or machine does not support it.
     Unavailable,
@@ -19,17 +21,6 @@ pub(crate) enum Status {
     Failed,
     /// A byte was wrong.
     Different,
-}
-
-impl Status {
-    /// In results.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Unavailable => "unavailable",
-            Self::Failed => "failed",
-            Self::Different => "different",
-        }
-    }
 }
 
 /// The reason for a missing figure.

@@ -11,6 +11,7 @@ use crate::outcome::{Result, Trouble};
 pub(crate) const POISON: u8 = 0xa5;
 
 const WORD: usize = size_of::<u64>();
+const PIECE: usize = 64 << 10;
 /// 2^64 divided by the golden ratio: odd, and without a regular pattern.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Maximum number of words in a file: 1 PiB.
@@ -53,17 +54,12 @@ impl Pattern {
         index.wrapping_mul(FACTOR).wrapping_add(self.seed).to_le_bytes()
     }
 
-    /// The bytes from position `at` that come before the first word, at most `len`; and the index of the word after them.
-    fn split(&self, at: u64, len: usize) -> (&[u8], u64) {
-        let head = self.head.get(at as usize..).unwrap_or_default();
-        (&head[..head.len().min(len)], at.saturating_sub(self.start()) / WORD as u64)
-    }
-
     /// Writes the content of position `at`. Position and length are multiples of eight.
     pub(crate) fn fill(&self, bytes: &mut [u8], at: u64) {
-        let (head, index) = self.split(at, bytes.len());
-        let (first, words) = bytes.split_at_mut(head.len());
-        first.copy_from_slice(head);
+        let head = self.head.get(at as usize..).unwrap_or_default();
+        let (first, words) = bytes.split_at_mut(head.len().min(bytes.len()));
+        first.copy_from_slice(&head[..first.len()]);
+        let index = at.saturating_sub(self.start()) / WORD as u64;
         for (word, index) in words.chunks_exact_mut(WORD).zip(index..) {
             word.copy_from_slice(&self.word(index));
         }
@@ -71,13 +67,11 @@ impl Pattern {
 
     /// Compares every byte with the content of position `at`. Position and length are as for `fill`.
     pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<()> {
-        let (head, index) = self.split(at, bytes.len());
-        let (first, words) = bytes.split_at(head.len());
-        compare(first, head, at)?;
-        for (word, index) in words.chunks_exact(WORD).zip(index..) {
-            if word != self.word(index) {
-                compare(word, &self.word(index), self.start() + index * WORD as u64)?;
-            }
+        let mut expected = vec![0; PIECE];
+        for (piece, at) in bytes.chunks(PIECE).zip((at..).step_by(PIECE)) {
+            let expected = &mut expected[..piece.len()];
+            self.fill(expected, at);
+            compare(piece, expected, at)?;
         }
         Ok(())
     }
@@ -85,13 +79,15 @@ impl Pattern {
 
 /// Compares bytes of position `at`.
 pub(crate) fn compare(bytes: &[u8], expected: &[u8], at: u64) -> Result<()> {
-    let mut pairs = (at..).zip(bytes.iter().zip(expected));
-    match pairs.find(|(_, (is, should_be))| is != should_be) {
-        None => Ok(()),
-        Some((at, (is, should_be))) => Err(Trouble::different(format!(
-            "byte {at} is wrong: {is:#04x} instead of {should_be:#04x}"
-        ))),
+    if bytes == expected {
+        return Ok(());
     }
+    let mut pairs = (at..).zip(bytes.iter().zip(expected));
+    let wrong = pairs.find(|(_, (is, should_be))| is != should_be);
+    let wrong = wrong.map(|(at, (is, wanted))| {
+        format!("byte {at} is wrong: {is:#04x} instead of {wanted:#04x}")
+    });
+    Err(Trouble::different(wrong.unwrap_or_default()))
 }
 
 #[cfg(test)]

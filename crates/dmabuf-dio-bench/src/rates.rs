@@ -21,9 +21,8 @@ use crate::process::Process;
 use crate::rows::{Case, Order, Report, Run};
 use crate::stream::device::{Adc, DeviceReader, FRAME, Frames};
 
-/// Arguments of `rates`.
+/// Frames lost on the way into a file, by rate, on an idle and on a busy machine
 #[derive(Debug, Args)]
-#[command(about = "Frames lost on the way into a file, by rate, on an idle and on a busy machine")]
 #[command(after_help = format!("\
 The device has to write the number of each frame into it, as kernel/sim/iio_stream does: the numbers
 that a file lacks are the frames that were lost. On the busy machine a thread for each CPU computes

@@ -8,22 +8,20 @@ use std::path::PathBuf;
 use dmabuf_dio_terminal::exit::{DIFFERENT, FAILED, Failure, UNAVAILABLE, USAGE};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
+use indexmap::{IndexMap, IndexSet};
 use indicatif::HumanCount;
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::CommonArgs;
 use crate::host::facts;
-use crate::measure::median;
+use crate::measure::clock::median;
 use crate::outcome::{Result, Status};
 
 /// What a row is about, or facts about a result.
-pub(crate) type Members = Vec<(&'static str, Value)>;
+type Members = IndexMap<&'static str, Value>;
 /// The figures of a run, the same in all runs of a row.
 pub(crate) type Run = Vec<(&'static str, f64)>;
-
-/// The values of all runs, for each figure.
-type Figures = Vec<(&'static str, Vec<f64>)>;
 
 /// Something to measure.
 pub(crate) struct Case<'a> {
@@ -33,12 +31,15 @@ pub(crate) struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// `run` is given the number of the run. Runs before number 1 do not count.
-    pub(crate) fn new(about: Members, run: impl FnMut(i32) -> Result<Run> + 'a) -> Self {
-        Self { about, run: Box::new(run) }
+    pub(crate) fn new(
+        about: impl IntoIterator<Item = (&'static str, Value)>,
+        run: impl FnMut(i32) -> Result<Run> + 'a,
+    ) -> Self {
+        Self { about: about.into_iter().collect(), run: Box::new(run) }
     }
 
     fn name(&self) -> String {
-        let words: Vec<String> = self.about.iter().map(|(_, value)| text(value)).collect();
+        let words: Vec<String> = self.about.values().map(text).collect();
         words.join(", ")
     }
 }
@@ -52,46 +53,27 @@ pub(crate) enum Order {
     Rows,
 }
 
-/// A row of a result: what was measured, and the figures, or why there are none.
-#[derive(Debug)]
+/// A row of a result: what was measured, and the values of all runs for each figure, or why there are none.
+#[derive(Debug, Default, Serialize)]
 struct Row {
+    #[serde(flatten)]
     about: Members,
-    result: Result<Figures>,
-}
-
-impl Serialize for Row {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // Without noise of floating point.
-        let round = |value: &f64| format!("{value:.11e}").parse::<f64>().ok();
-        let found: Members = match &self.result {
-            Err(trouble) => vec![(trouble.status.name(), json!(trouble.reason))],
-            Ok(figures) => figures
-                .iter()
-                .map(|(name, values)| (*name, values.iter().map(round).collect::<Value>()))
-                .collect(),
-        };
-        to.collect_map(self.about.iter().cloned().chain(found))
-    }
+    #[serde(flatten)]
+    figures: IndexMap<&'static str, Vec<f64>>,
+    #[serde(flatten)]
+    trouble: IndexMap<Status, String>,
 }
 
 /// A result: facts, then rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
+    #[serde(flatten)]
     facts: Members,
     rows: Vec<Row>,
+    #[serde(skip)]
     only: Vec<String>,
+    #[serde(skip)]
     output: Option<PathBuf>,
-}
-
-impl Serialize for Report {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(None)?;
-        for (name, value) in &self.facts {
-            map.serialize_entry(name, value)?;
-        }
-        map.serialize_entry("rows", &self.rows)?;
-        map.end()
-    }
 }
 
 impl Report {
@@ -110,7 +92,7 @@ impl Report {
     pub(crate) fn fact(&mut self, name: &'static str, value: impl Into<Value>) {
         let value = value.into();
         if !value.is_null() {
-            self.facts.push((name, value));
+            self.facts.insert(name, value);
         }
     }
 
@@ -128,26 +110,36 @@ impl Report {
         if order == Order::Rows {
             steps.sort_by_key(|&(case, run)| (run > first, case, run));
         }
-        let mut results: Vec<Result<Figures>> = vec![Ok(Vec::new()); cases.len()];
+        let about = cases.iter().map(|case| case.about.clone());
+        let mut rows: Vec<Row> = about.map(|about| Row { about, ..Row::default() }).collect();
         let bar = Bar::steps();
         for (step, &(case, run)) in (0..).zip(&steps) {
             Failure::if_interrupted().inspect_err(|_| bar.finish())?;
             bar.say(format!("run {run} of {last}: {}", cases[case].name()));
             bar.update(step, steps.len() as u64);
-            let Ok(found) = &mut results[case] else { continue };
+            let row = &mut rows[case];
+            if !row.trouble.is_empty() {
+                continue;
+            }
             match (cases[case].run)(run) {
-                Ok(figures) if run > 0 => add(found, figures),
-                Ok(_) => {}
-                // What worked before is not what the kernel lacks.
-                Err(trouble) if !found.is_empty() => results[case] = Err(trouble.grave()),
-                Err(trouble) => results[case] = Err(trouble),
+                Ok(figures) => {
+                    for (name, value) in figures.into_iter().filter(|_| run > 0) {
+                        row.figures.entry(name).or_default().push(round(value));
+                    }
+                }
+                Err(mut trouble) => {
+                    // What worked before is not what the kernel lacks.
+                    if !std::mem::take(&mut row.figures).is_empty() {
+                        trouble = trouble.grave();
+                    }
+                    row.trouble.insert(trouble.status, trouble.reason);
+                }
             }
         }
         bar.finish();
         // What a signal ended has failed for no other reason.
         Failure::if_interrupted()?;
-        let rows = cases.into_iter().zip(results);
-        self.rows.extend(rows.map(|(case, result)| Row { about: case.about, result }));
+        self.rows.extend(rows);
         Ok(())
     }
 
@@ -168,27 +160,19 @@ impl Report {
     fn text(&self) -> String {
         let facts =
             self.facts.iter().map(|(name, value)| format!("{name} {}", member(name, value)));
-        let about = self.rows.first().map_or(&[][..], |row| &row.about);
-        let mut figures: Vec<&str> = Vec::new();
-        for (name, _) in self.rows.iter().flat_map(|row| row.result.iter().flatten()) {
-            if !figures.contains(name) {
-                figures.push(name);
-            }
-        }
-        let head = about.iter().map(|(name, _)| name).chain(&figures).map(ToString::to_string);
-        let mut grid = vec![(head.collect::<Vec<_>>(), String::new())];
+        let about = self.rows.first().map_or(0, |row| row.about.len());
+        let figures: IndexSet<&str> =
+            self.rows.iter().flat_map(|row| row.figures.keys().copied()).collect();
+        let head = self.rows.iter().take(1).flat_map(|row| row.about.keys()).chain(&figures);
+        let mut grid = vec![(head.map(ToString::to_string).collect::<Vec<_>>(), String::new())];
         grid.extend(self.rows.iter().map(|row| {
             let about = row.about.iter().map(|(name, value)| member(name, value));
-            let found = match &row.result {
-                Ok(found) => found,
-                Err(it) => {
-                    return (about.collect(), format!("{}: {}", it.status.name(), it.reason));
-                }
-            };
-            let figure = |name| found.iter().find(|(other, _)| other == name);
-            let shown =
-                figures.iter().map(|name| figure(name).map_or_else(String::new, |it| range(&it.1)));
-            (about.chain(shown).collect(), String::new())
+            let shown = figures.iter().filter(|_| row.trouble.is_empty());
+            let found = shown.map(|name| row.figures.get(name));
+            let found = found.map(|values| values.map_or_else(String::new, |values| range(values)));
+            let reason =
+                row.trouble.iter().map(|(status, why)| format!("{}: {why}", text(&json!(status))));
+            (about.chain(found).collect(), reason.collect())
         }));
         let wide = |column: usize| {
             grid.iter().filter_map(|(cells, _)| Some(cells.get(column)?.len())).max()
@@ -198,7 +182,7 @@ impl Report {
         for (cells, reason) in &grid {
             let mut line = String::new();
             for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-                let (left, right) = if column < about.len() { (*width, 0) } else { (0, *width) };
+                let (left, right) = if column < about { (*width, 0) } else { (0, *width) };
                 line += &format!("{cell:>right$}  ", cell = format!("{cell:<left$}"));
             }
             lines += &format!("\n{}", (line + reason).trim_end());
@@ -208,9 +192,9 @@ impl Report {
 
     /// Fails as the worst row does.
     fn conclude(&self) -> Result<(), Failure> {
-        let statuses = self.rows.iter().map(|row| Some(row.result.as_ref().err()?.status));
-        let measured = statuses.clone().any(|status| status.is_none());
-        let (code, what, hint) = match statuses.max().flatten() {
+        let worst = self.rows.iter().flat_map(|row| row.trouble.keys()).max();
+        let measured = self.rows.iter().any(|row| row.trouble.is_empty());
+        let (code, what, hint) = match worst {
             Some(Status::Different) => {
                 (DIFFERENT, "a byte was wrong", "report it with the output of dmabuf-dio doctor")
             }
@@ -224,16 +208,6 @@ impl Report {
     }
 }
 
-/// Adds the figures of a run.
-fn add(all: &mut Figures, run: Run) {
-    for (name, value) in run {
-        match all.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, values)) => values.push(value),
-            None => all.push((name, vec![value])),
-        }
-    }
-}
-
 /// Keeps the cases whose name contains one of the texts, or all without a text.
 fn select(cases: &mut Vec<Case<'_>>, only: &[String]) -> Result<(), Failure> {
     let names: Vec<String> = cases.iter().map(Case::name).collect();
@@ -243,6 +217,11 @@ fn select(cases: &mut Vec<Case<'_>>, only: &[String]) -> Result<(), Failure> {
     }
     cases.retain(|case| only.is_empty() || only.iter().any(|text| case.name().contains(text)));
     Ok(())
+}
+
+/// Without noise of floating point.
+fn round(value: f64) -> f64 {
+    format!("{value:.11e}").parse().unwrap_or(value)
 }
 
 fn text(value: &Value) -> String {
@@ -293,8 +272,8 @@ mod tests {
         let mut report = Report { only, ..Report::default() };
         let said = std::cell::RefCell::new(String::new());
         let cases = names.iter().map(|name| {
-            let (said, about) =
-                (&said, vec![("size", json!(4096)), ("way", json!(format!("row {name}")))]);
+            let about = [("size", 4096.into()), ("way", format!("row {name}").into())];
+            let said = &said;
             Case::new(about, move |run| {
                 *said.borrow_mut() += &format!("{name}{run} ");
                 match run {
@@ -311,12 +290,12 @@ mod tests {
     fn uncounted_runs_and_failures_are_told_apart() {
         for order in [Order::Turns, Order::Rows] {
             let rows = measured(&["0", "1", "2", "9"], order, &[]).expect("no signal").0.rows;
-            let statuses = rows.iter().map(|row| row.result.as_ref().map_err(|it| it.status).err());
+            let statuses = rows.iter().map(|row| row.trouble.keys().next().copied());
             // A way with a sample is never unavailable.
             let wanted =
                 [Some(Status::Unavailable), Some(Status::Unavailable), Some(Status::Failed), None];
             assert_eq!(statuses.collect::<Vec<_>>(), wanted);
-            assert_eq!(rows[3].result.as_ref().expect("figures")[0], ("z", vec![1.0, 2.0]));
+            assert_eq!(rows[3].figures["z"], [1.0, 2.0]);
         }
     }
 
@@ -363,8 +342,8 @@ mod tests {
             (&[], Some("no row could be measured")),
         ] {
             let row = |status: &Option<Status>| Row {
-                about: Vec::new(),
-                result: status.map_or(Ok(Vec::new()), |status| Err(Trouble::new(status, ""))),
+                trouble: status.iter().map(|status| (*status, String::new())).collect(),
+                ..Row::default()
             };
             let report = Report { rows: statuses.iter().map(row).collect(), ..Report::default() };
             assert_eq!(report.conclude().err().as_ref().map(Failure::what), wanted);

@@ -18,9 +18,8 @@ use child::LoaderReport;
 use contender::{Contender, Peer};
 use safetensors::{Tensors, content};
 
-/// Arguments of `compare`.
+/// Every method of loading a file into memory, and the disk's maximum
 #[derive(Debug, Args)]
-#[command(about = "Every method of loading a file into memory, and the disk's maximum")]
 #[command(after_help = format!("\
 Each method is measured in its own process, from knowing only the path to having all bytes in memory.
 As root, the program allows huge pages and sets read-ahead while a method that needs them is measured.

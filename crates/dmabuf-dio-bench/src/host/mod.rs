@@ -10,13 +10,13 @@ use dmabuf_dio::probe::available_memory;
 use dmabuf_dio_terminal::exit::Failure;
 use dmabuf_dio_terminal::signals;
 use dmabuf_dio_terminal::size::show_size;
+use serde_json::Value;
 
 use crate::args::CommonArgs;
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::disk::{DiskFile, has_room};
 use crate::outcome::{Result, Status, Trouble};
 use crate::pattern::Pattern;
-use crate::rows::Members;
 
 /// Environment variable with the commit that was built.
 const COMMIT: &str = "DMABUF_DIO_COMMIT";
@@ -26,7 +26,7 @@ const RESERVE: u64 = 64 << 20;
 const PIECE: u64 = 256 << 20;
 
 /// Starts a measurement: handles signals, so that settings are restored, and collects the facts.
-pub(crate) fn facts(args: &CommonArgs) -> Result<Members, Failure> {
+pub(crate) fn facts(args: &CommonArgs) -> Result<Vec<(&'static str, Value)>> {
     signals::token();
     let disk = DiskFile::create(&args.dir, None, 0, Pattern::new(0))?;
     let (uname, memory) = (rustix::system::uname(), rustix::system::sysinfo());

@@ -18,7 +18,6 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::median;
 use crate::outcome::{Result, failed};
 
 /// Set by `vm/run --icount`.
@@ -30,6 +29,13 @@ const QUIET_WINDOWS: u32 = 2;
 const MOST_WINDOWS: u32 = 100;
 /// Nanoseconds of work in a window that are ignored: the variation of a tick.
 const NOISE: f64 = 15_000.0;
+
+/// The middle one, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = ((values.len().max(1) - 1) / 2, values.len() / 2);
+    values.get(low).zip(values.get(high)).map_or(f64::NAN, |(low, high)| f64::midpoint(*low, *high))
+}
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -10,13 +10,6 @@ use crate::outcome::Result;
 use clock::{Clock, Mark};
 use phase::{PHASES, Phase};
 
-/// The middle one, or the mean of the two in the middle.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let (low, high) = ((values.len().max(1) - 1) / 2, values.len() / 2);
-    values.get(low).zip(values.get(high)).map_or(f64::NAN, |(low, high)| f64::midpoint(*low, *high))
-}
-
 /// The cost of a phase.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {

@@ -27,11 +27,8 @@ use crate::ways::ring::Uring;
 use libaio::Libaio;
 use reader::{Appends, BLOCK, BlockReader, GatherReader, MemoryKind, ReadBlocks, Reader, batch};
 
-/// Arguments of `small`.
+/// Random direct reads of 4 KiB: file systems and disk, libaio and `io_uring`, by queue depth
 #[derive(Debug, Args)]
-#[command(
-    about = "Random direct reads of 4 KiB: file systems and disk, libaio and io_uring, by queue depth"
-)]
 #[command(after_help = format!("\
 Every read but fio's is compared in a run that does not count. Of a block device nothing is written.
 Memory is the process's (user), registered with io_uring, or a dma-buf's that the module lends.

@@ -28,11 +28,8 @@ use crate::outcome::{Result, Status, Trouble, failed, whole};
 use crate::rows::{Case, Order, Report, Run};
 use device::{Adc, DeviceReader, FRAME, Frames, open_usb, set_sparse_host, wrong_frames};
 
-/// Arguments of `stream`.
+/// Samples of an IIO device into nothing, a file and USB: `read()` compared with dma-bufs
 #[derive(Debug, Args)]
-#[command(
-    about = "Samples of an IIO device into nothing, a file and USB: read() compared with dma-bufs"
-)]
 #[command(after_help = format!("\
 The device is that of kernel/sim/iio_stream, which gives samples as fast as blocks come. Before it is
 measured, each row is run once with every sample compared; what goes to USB is compared by the host of

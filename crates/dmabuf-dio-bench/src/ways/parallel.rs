@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn parallel_parts_fill_the_buffer_or_fail_on_a_short_file() {
-        let (mut content, pattern) = (vec![0; 2 * READ + 12345], Pattern::new(3));
+        let (mut content, pattern) = (vec![0; 2 * READ + 12344], Pattern::new(3));
         pattern.fill(&mut content, 0);
         let mut named = tempfile::NamedTempFile::new().expect("a file");
         std::io::Write::write_all(&mut named, &content).expect("written");
