@@ -56,7 +56,7 @@ impl DiskFile {
         content: Pattern,
     ) -> Result<Self> {
         has_room(dir, len)?;
-        let cannot = format!("making a file in {}, or --dir DIR,", dir.display());
+        let cannot = format!("making a file in {} (--dir names another folder)", dir.display());
         let made = Builder::new().prefix(TEMPORARY).suffix(ending.unwrap_or("")).tempfile_in(dir);
         let (file, temporary) = made.map_err(failed(&cannot))?.into_parts();
         // A block is there while the file's abilities are tried.
