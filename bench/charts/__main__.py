@@ -28,7 +28,8 @@ CHARTS: tuple[tuple[str, str, str, Callable[[Result], Figure]], ...] = (
     ("peers-few", "compare-peers-few", "compare", bars.compare),
 )
 # What tests/soak/run printed; a soak is a test, so that its figures lie with it.
-SOAK = pathlib.Path(__file__).parents[2] / "tests" / "soak" / "figures.txt"
+SOAK = pathlib.Path(__file__).parents[2] / "tests/soak/figures.txt"
+DRAWN = pathlib.Path(__file__).parents[2] / "docs/notes/charts"
 
 
 def main(results: pathlib.Path, folder: pathlib.Path) -> int:

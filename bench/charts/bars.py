@@ -53,7 +53,8 @@ def cost(found: Result) -> Figure:
     for axes in (whole, near):
         _stack(axes, rows)
     for place, row in enumerate(rows):
-        style.beside(whole, row.total.median, place, f"{row.total.median:,.0f}")
+        whole.annotate(f"{row.total.median:,.0f}", (row.total.median, place), xytext=(4, 0), textcoords="offset points", va="center",
+                       fontsize=style.SMALL)
     _beyond(near, rows)
     whole.set_title("in all", loc="left")
     near.set_title("left ends, enlarged; numbers: I/O alone", loc="left")
@@ -73,15 +74,13 @@ def _stack(axes: Axes, rows: list[Row]) -> None:
     """Stacks the parts of each way, cut at the end of the axes."""
     end = axes.get_xlim()[1]
     for colours, of_ours in ((OURS_PARTS, True), (OTHERS_PARTS, False)):
-        places = [place for place, row in enumerate(rows) if is_ours(row.way) is of_ours]
-        left = [0.0] * len(places)
+        parts = {place: _parts(row) for place, row in enumerate(rows) if is_ours(row.way) is of_ours}
         for part, colour in enumerate(colours):
-            widths = [_parts(rows[place])[part] for place in places]
-            shown = [bar for bar in zip(places, widths, left) if bar[1] > 0 and bar[2] < end]
+            shown = [(place, widths[part], sum(widths[:part])) for place, widths in parts.items()
+                     if widths[part] > 0 and sum(widths[:part]) < end]
             if shown:
-                axes.barh([bar[0] for bar in shown], [bar[1] for bar in shown], left=[bar[2] for bar in shown],
-                          color=colour, height=0.72)
-            left = [start + width for start, width in zip(left, widths)]
+                places, widths, left = zip(*shown)
+                axes.barh(places, widths, left=left, color=colour, height=0.72)
 
 
 def _beyond(axes: Axes, rows: list[Row]) -> None:
@@ -128,7 +127,7 @@ def _compare(found: Result, sizes: list[int]) -> Figure:
     panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False, gridspec_kw={
         "left": 0.28, "right": 0.99, "top": 1 - 1.02 / height, "bottom": 0.50 / height, "wspace": 0.11})[0]
     for axes, size, ways in zip(panels, sizes, by_size):
-        style.bars(axes, names, {name for name in names if _of_this(name)})
+        style.bars(axes, names, set(filter(_of_this, names)))
         axes.set_title(f"{size_name(size)}, {found.where(size=size)[0].runs} runs", loc="left")
         _panel(axes, ways, names, COLUMN * len(sizes))
     files = "a file" if found.processes == 1 else f"{found.processes} files at once, each"

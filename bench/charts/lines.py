@@ -73,8 +73,10 @@ def _name_ends(axes: Axes, ends: Iterable[tuple[str, float, str, bool]], show: C
     """The names of lines beside their last values; bold ones are emphasised."""
     low, high = axes.get_ylim()
     names, values, colours, bold = zip(*ends)
-    places = [math.log(value / low) / math.log(high / low) for value in values]
-    style.names_of_lines(axes, places, [f"{name}: {show(value)}" for name, value in zip(names, values)], colours, bold)
+    places = style.apart([math.log(value / low) / math.log(high / low) for value in values], 0.055)
+    for place, name, value, colour, heavy in zip(places, names, values, colours, bold):
+        axes.annotate(f"{name}: {show(value)}", (1.0, place), xycoords="axes fraction", xytext=(8, 0), textcoords="offset points",
+                      va="center", fontsize=9, color=colour, weight="bold" if heavy else "normal")
 
 
 def cost(found: Result) -> Figure:

@@ -97,21 +97,6 @@ def amount(value: float, _position: int = 0) -> str:
     return f"{value:g}"
 
 
-def beside(axes: Axes, across: float, row: float, text: str) -> None:
-    """Text to the right of the end of a bar."""
-    axes.annotate(text, (across, row), xytext=(4, 0), textcoords="offset points", va="center",
-                  fontsize=SMALL)
-
-
-def names_of_lines(axes: Axes, places: list[float], names: list[str], colours: list[str],
-                   bold: list[bool]) -> None:
-    """Names at the ends of lines; positions are fractions of the height of the axes."""
-    for place, name, colour, heavy in zip(apart(places, 0.055), names, colours, bold):
-        axes.annotate(name, (1.0, place), xycoords="axes fraction", xytext=(8, 0),
-                      textcoords="offset points", va="center", fontsize=9, color=colour,
-                      weight="bold" if heavy else "normal")
-
-
 def legend(figure: Figure, handles: list[Artist | tuple[Artist, ...]], labels: list[str]) -> None:
     """In one row at the bottom."""
     figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False, fontsize=9,

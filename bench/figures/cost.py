@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from . import small
 from .results import GIB, MIB, Result, Row, size_name
-from .show import columns, markdown, number
+from .show import columns, markdown, number, numbers
 
 SHOWN = 128 * MIB
 
@@ -96,8 +96,8 @@ def spent(found: Result, way: str, phase: str = "io", size: int = SHOWN) -> floa
 
 
 def summary(found: Result) -> str:
-    rows = [(name, *(number(spent(found, way, phase)) for phase in ("io", "total"))) for name, way in SUMMARY]
-    return markdown(("way", "reading", "in all, from no buffer to a freed one"), rows)
+    return markdown(("way", "reading", "in all, from no buffer to a freed one"),
+                    numbers((name, spent(found, way), spent(found, way, "total")) for name, way in SUMMARY))
 
 
 def _cell(row: Row, *phases: str) -> str:
@@ -106,22 +106,21 @@ def _cell(row: Row, *phases: str) -> str:
 
 
 def all_ways(found: Result, size: int = SHOWN) -> str:
-    rows = []
-    for row in (row for row in found.rows if row.size == size):
+    def cells(row: Row) -> list[str]:
         if row.reason:
-            rows.append((row.way, row.reason, "", "", "", "", ""))
-            continue
-        total = row.total
-        rows.append((row.way, "+" if "load" in row.figures else _cell(row, "allocation"), _cell(row, "load", "io"), _cell(row, "close"),
-                     f"{number(total.median)} ({number(total.min)} - {number(total.max)})", str(row.copied), str(row.zeroed)))
-    return markdown(("way", "allocation", "I/O", "close", "total: median (min - max)", "copied", "zeroed"), rows)
+            return [row.reason, "", "", "", "", ""]
+        low, middle, high = map(number, (row.total.min, row.total.median, row.total.max))
+        return ["+" if "load" in row.figures else _cell(row, "allocation"), _cell(row, "load", "io"), _cell(row, "close"),
+                f"{middle} ({low} - {high})", str(row.copied), str(row.zeroed)]
+    return markdown(("way", "allocation", "I/O", "close", "total: median (min - max)", "copied", "zeroed"),
+                    [(row.way, *cells(row)) for row in found.rows if row.size == size])
 
 
 def by_size(found: Result) -> str:
     """The total of each way, by size."""
     sizes = [size for size in found.each("size") if size >= MIB]
-    rows = [(way, *(number(spent(found, way, "total", size)) for size in sizes)) for way in found.each("way", size=sizes[0])]
-    return markdown(("way", *map(size_name, sizes)), rows)
+    return markdown(("way", *map(size_name, sizes)),
+                    numbers((way, *(spent(found, way, "total", size) for size in sizes)) for way in found.each("way", size=sizes[0])))
 
 
 def small_files(found: Result) -> str:
@@ -133,13 +132,11 @@ def small_files(found: Result) -> str:
 
 def clock(found: Result) -> str:
     """What CPUs of other clocks make of the instructions: one per cycle."""
-    rows = []
-    for name, way, phase in CLOCK:
-        per_mib = spent(found, way, phase, GIB)
-        rows.append((name, number(per_mib), *(f"{busy(per_mib, ghz):.3f}" for ghz in GHZ),
-                     *(f"{limit(per_mib, ghz):.3g} GB/s" for ghz in GHZ)))
+    costs = [(name, spent(found, way, phase, GIB)) for name, way, phase in CLOCK]
     return markdown(("way", "instructions per MiB", *(f"{ghz} GHz: CPU seconds per GiB" for ghz in GHZ),
-                     *(f"{ghz} GHz: one CPU is busy at" for ghz in GHZ)), rows)
+                     *(f"{ghz} GHz: one CPU is busy at" for ghz in GHZ)),
+                    [(name, number(cost), *(f"{busy(cost, ghz):.3f}" for ghz in GHZ), *(f"{limit(cost, ghz):.3g} GB/s" for ghz in GHZ))
+                     for name, cost in costs])
 
 
 def busy(per_mib: float, ghz: float) -> float:
@@ -153,8 +150,8 @@ def limit(per_mib: float, ghz: float) -> float:
 
 
 def debian(booted: Result, without: Result) -> str:
-    rows = [(name, number(spent(found, LOAD, "total"))) for name, found in (("1, as Debian boots it", booted), ("0", without))]
-    return markdown(("`init_on_alloc`", "LOAD, instructions per MiB"), rows)
+    return markdown(("`init_on_alloc`", "LOAD, instructions per MiB"), numbers(
+        (name, spent(found, LOAD, "total")) for name, found in (("1, as Debian boots it", booted), ("0", without))))
 
 
 def of_first(head: str, names: Sequence[str], rows: Iterable[tuple[str, Sequence[float]]]) -> str:
@@ -173,17 +170,16 @@ def iommu_small(names: Sequence[str], reads: Sequence[Result]) -> str:
 
 
 def iommu_letter(costs: Sequence[Result], reads: Sequence[Result]) -> str:
-    rows = [(name, *(number(spent(found, way)) for found in costs)) for name, way in IOMMU_LETTER]
-    rows += [(f"random 4 KiB, {small.DEPTH} in flight, {target}", *(number(small.per_read(found, target)) for found in reads))
+    rows = [(name, *(spent(found, way) for found in costs)) for name, way in IOMMU_LETTER]
+    rows += [(f"random 4 KiB, {small.DEPTH} in flight, {target}", *(small.per_read(found, target) for found in reads))
              for target in ("raw", "ext4", "xfs")]
-    return columns(("instructions", "no IOMMU", "strict", "this series"), rows)
+    return columns(("instructions", "no IOMMU", "strict", "this series"), numbers(rows))
 
 
 def coherence(yes: Result, no: Result) -> str:
     """What it costs that caches do not see DMA."""
-    costs = [(name, *(spent(found, way) for found in (yes, no))) for name, way in COHERENCE]
-    rows = [(name, number(one), number(other), number(other - one)) for name, one, other in costs]
-    return markdown(("way", "coherent", "not coherent", "more"), rows)
+    costs = [(name, spent(yes, way), spent(no, way)) for name, way in COHERENCE]
+    return markdown(("way", "coherent", "not coherent", "more"), numbers((name, one, other, other - one) for name, one, other in costs))
 
 
 def arm64(costs: Sequence[Result], reads: Sequence[Result]) -> str:
@@ -203,20 +199,18 @@ def arm64(costs: Sequence[Result], reads: Sequence[Result]) -> str:
 def memfd_pages(**results: Result) -> str:
     """What a read into a new memfd costs, by the size of its pages."""
     ways = [found.row(size=SHOWN, way=INTO_MEMFD) for found in results.values()]
-    zeroing = [way.zeroed * ZEROING for way in ways]
     rows = [
-        ("allocation: zeroing", *zeroing),
-        ("allocation: all else (page faults, page cache, LRU, page tables)",
-         *(way.allocation.median - zeroed for way, zeroed in zip(ways, zeroing))),
+        ("allocation: zeroing", *(way.zeroed * ZEROING for way in ways)),
+        ("allocation: all else (page faults, page cache, LRU, page tables)", *(way.allocation.median - way.zeroed * ZEROING for way in ways)),
         ("I/O", *(way.io.median for way in ways)),
         ("close", *(way.close.median for way in ways)),
     ]
-    return markdown(("", *(name.replace("_", " ") for name in results)), [(name, *map(number, values)) for name, *values in rows])
+    return markdown(("", *results), numbers(rows))
 
 
 def copy_letter(found: Result) -> str:
-    rows = [(name, *(number(spent(found, way, phase)) for phase in ("allocation", "io", "close"))) for name, way in COPY_LETTER]
-    return columns(("instructions per MiB", "allocate", "read", "free"), rows)
+    rows = [(name, *(spent(found, way, phase) for phase in ("allocation", "io", "close"))) for name, way in COPY_LETTER]
+    return columns(("instructions per MiB", "allocate", "read", "free"), numbers(rows))
 
 
 def heap_letter(found: Result) -> str:
@@ -225,5 +219,5 @@ def heap_letter(found: Result) -> str:
     for name, way in HEAP_LETTER:
         figures = found.row(size=GIB, way=way).figures
         loaded = sum(figures[phase].median for phase in ("allocation", "io", "load") if phase in figures)
-        rows.append((name, number(loaded), number(figures["close"].median)))
-    return columns(("instructions per MiB", "load", "free"), rows)
+        rows.append((name, loaded, figures["close"].median))
+    return columns(("instructions per MiB", "load", "free"), numbers(rows))

@@ -2,10 +2,16 @@
 """Tables in Markdown, and in plain text."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 def number(value: float) -> str:
     return f"{value:,.0f}"
+
+
+def numbers(rows: Iterable[Sequence[Any]]) -> list[list[str]]:
+    """Numbers as text, and texts."""
+    return [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rows]
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

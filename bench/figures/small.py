@@ -4,11 +4,12 @@
 from collections.abc import Callable
 
 from .results import Result, Row
-from .show import markdown, number
+from .show import columns, markdown, number, numbers
 
 # What tables of one column show: lent memory, and reads in flight
 LENT, REGISTERED = "io_uring, lent", "io_uring, registered"
 DEPTH = 32
+MEMORY = {"lent pages": LENT, "registered memory": REGISTERED}
 # The reference for speeds: the disk without a file system
 BASE = ("raw", REGISTERED)
 
@@ -46,8 +47,7 @@ def cost(row: Row) -> str:
 
 
 def speed(row: Row) -> str:
-    iops = row.iops
-    return f"{number(iops.median)} ({number(iops.min)} - {number(iops.max)})"
+    return "{} ({} - {})".format(*map(number, (row.iops.median, row.iops.min, row.iops.max)))
 
 
 def speed_of_base(found: Result) -> Callable[[Row], str]:
@@ -61,17 +61,18 @@ def speed_of_base(found: Result) -> Callable[[Row], str]:
     return cell
 
 
+def _of_raw(found: Result, target: str, line: str) -> tuple[str, str]:
+    """What a read costs, and relative to the raw device."""
+    lines = points(found, DEPTH)
+    if not {(target, line), ("raw", line)} <= lines.keys():
+        return "", ""
+    here, raw = per_read(found, target, line), per_read(found, "raw", line)
+    return number(here), f"{here / raw:.3f}"
+
+
 def steps(before: Result, after: Result, names: tuple[str, str] = ("7.3", "with the series")) -> str:
     """What a read costs in two cases, by default without and with the patch series."""
-    found = [points(result, DEPTH) for result in (before, after)]
-    rows = []
-    for target, line in points(before):
-        cells = []
-        for lines in found:
-            here, raw = (lines.get((on, line)) for on in (target, "raw"))
-            if here and raw:
-                cells += [cost(here[DEPTH]), f"{here[DEPTH].per_read.median / raw[DEPTH].per_read.median:.3f}"]
-        rows.append((target, line, *cells))
+    rows = [(*key, *_of_raw(before, *key), *_of_raw(after, *key)) for key in points(before, DEPTH)]
     return markdown(("on", "by, memory", names[0], "of raw", names[1], "of raw"), rows)
 
 
@@ -97,11 +98,12 @@ def switched(off: Result, on: Result) -> str:
     return markdown(("on", "by, memory", "in flight", "off", "on", "change"), rows)
 
 
-def of_raw(*results: Result) -> list[tuple[str, ...]]:
-    """What a read costs on each target, and relative to the raw device."""
-    rows = []
-    for memory, line in (("lent pages", LENT), ("registered memory", REGISTERED)):
-        for target in ("ext4", "xfs", "raw"):
-            costs = [[per_read(found, on, line) for on in (target, "raw")] for found in results]
-            rows.append((f"{memory}, {target}", *(cell for here, raw in costs for cell in (number(here), f"{here / raw:.3f}"))))
-    return rows
+def letter_cost(*results: Result) -> str:
+    rows = [(f"{memory}, {target}", *(cell for found in results for cell in _of_raw(found, target, line)))
+            for memory, line in MEMORY.items() for target in ("ext4", "xfs", "raw")]
+    return columns(("instructions per read", "7.3", "of raw", "patched", "of raw"), rows)
+
+
+def letter_raw(*results: Result) -> str:
+    rows = [(memory, *(per_read(found, "raw", line) for found in results)) for memory, line in MEMORY.items()]
+    return columns(("instructions per read", "7.3", "patched"), numbers(rows))

@@ -9,7 +9,6 @@ import sys
 
 from . import cost, peaks, small, streams, times
 from .results import Result, read
-from .show import columns, number
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ("docs/notes/measuring.md", "docs/notes/performance.md", "docs/notes/small-reads.md", "docs/streams.md", "docs/models.md",
@@ -39,11 +38,8 @@ def tables(results: pathlib.Path) -> dict[str, str]:
     def reads(name: str) -> Result:
         return found(f"small-{name}", "small")
 
-    series, small_73, small_series = costs("7.3-series"), reads("cost-7.3"), reads("cost-7.3-series")
+    series, in_guest, small_73, small_series = costs("7.3-series"), reads("7.3-series"), reads("cost-7.3"), reads("cost-7.3-series")
     modes = {name: (found(f"iommu-{mode}", "cost"), found(f"iommu-small-{mode}", "small")) for name, mode in IOMMU.items()}
-    in_guest = reads("7.3-series")
-    raw = [(name, *(number(small.per_read(each, "raw", line)) for each in (small_73, small_series)))
-           for name, line in (("lent pages", small.LENT), ("registered memory", small.REGISTERED))]
     return {
         "summary": cost.summary(series),
         "clock": cost.clock(series),
@@ -69,8 +65,8 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         "small_appends": small.appended(reads("appends-7.3-plain"), reads("appends-7.3-series")),
         "small_gather": small.by_depth(small.cost, reads("gather-7.3-series"), reads("fio-7.3-series")),
         "small_6_12": small.switched(reads("cost-6.12-series-off"), reads("cost-6.12-series-on")),
-        "letter_small_cost": columns(("instructions per read", "7.3", "of raw", "patched", "of raw"), small.of_raw(small_73, small_series)),
-        "letter_small_raw": columns(("instructions per read", "7.3", "patched"), raw),
+        "letter_small_cost": small.letter_cost(small_73, small_series),
+        "letter_small_raw": small.letter_raw(small_73, small_series),
         "stream_speed": streams.table(streams.speed, (found("stream-7.3-series", "stream"), "")),
         "stream_cost": streams.table(streams.cost, (found("stream-cost-7.3-series", "stream"), "ext4"),
                                      (found("stream-cost-xfs-7.3-series", "stream"), "XFS")),

@@ -2,7 +2,7 @@
 """The tables of times in cover letters."""
 
 from .results import GIB, Result
-from .show import columns, number
+from .show import columns, numbers
 
 COPY = (
     ("system heap, read() into the mapping", "normal"),
@@ -26,18 +26,14 @@ def copy_letter(found: Result) -> str:
     base, rows = found.row(way=COPY[0][1]).io_ms.median, []
     for name, way in COPY:
         row = found.row(way=way)
-        rows.append((name, *(number(each.median) for each in (row.allocation_ms, row.io_ms, row.close_ms)),
-                     f"{base / row.io_ms.median:.0%}", number(row.io_cpu_ms.median)))
-    return columns(("milliseconds", "create", "I/O", "close", "speed", "CPU"), rows)
+        rows.append((name, row.allocation_ms.median, row.io_ms.median, row.close_ms.median, f"{base / row.io_ms.median:.0%}", row.io_cpu_ms.median))
+    return columns(("milliseconds", "create", "I/O", "close", "speed", "CPU"), numbers(rows))
 
 
 def heap_letter(found: Result) -> str:
     """Time and CPU time of a whole load."""
     sizes = [size for size in found.each("size") if size >= GIB]
-    head = ["milliseconds", *(f"{size // GIB} GiB{what}" for size in sizes for what in ("", " CPU"))]
-    rows = []
-    for name, way in HEAP:
-        cells = [row for size in sizes for row in found.where(size=size, way=way)]
-        if len(cells) == len(sizes):
-            rows.append((name, *(number(each.median) for row in cells for each in (row.total_ms, row.total_cpu_ms))))
-    return columns(head, rows)
+    rows = [(name, *(each.median for row in found.where(way=way) if row.size in sizes for each in (row.total_ms, row.total_cpu_ms)))
+            for name, way in HEAP]
+    return columns(("milliseconds", *(f"{size // GIB} GiB{what}" for size in sizes for what in ("", " CPU"))),
+                   numbers(row for row in rows if len(row) == 2 * len(sizes) + 1))

@@ -108,3 +108,13 @@ def write(path: str, data_bytes: int, count: int, seed: int) -> None:
         file.write(struct.pack("<Q", len(text)) + text)
         for at in range(0, end, STEP):
             file.write(expected(at, min(at + STEP, end), seed).tobytes())
+
+
+def flip(path: str, at: int) -> None:
+    """Flips one bit of the byte `at` of the data section of a file, for tests; a second call restores it."""
+    with open(path, "r+b") as file:
+        at += Layout.of_file(path).data_begin
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x10]))

@@ -6,6 +6,7 @@ millisecond, when both together are the most. Mapped pages of the file are count
 length: 1.00 is the file once, 2.00 are doubled weights. Caches are cold before each load."""
 
 import argparse
+import itertools
 import os
 import pathlib
 import shlex
@@ -61,19 +62,15 @@ def main() -> int:
     print(f"import dmabuf_dio: {seconds * 1e3:.1f} ms (median of {IMPORTS})")
     rows = []
     with tempfile.TemporaryDirectory(dir=args.dir, prefix=".dmabuf-dio-bench-") as folder:
-        for text in args.sizes.split(","):
-            for layout, length in LAYOUTS.items():
-                path = os.path.join(folder, "content.safetensors")
-                content.write(path, size(text), size(text) // length, SEED)
-                print(f"\n{text}, {layout} tensors: bytes per byte of the file\n{'':20} process   cache     sum")
-                for name in args.only or LOADERS:
-                    row = measure(name, path)
-                    rows.append({"size": text, "tensors": layout, **row})
-                    if "unavailable" in row:
-                        print(f"{name:20} {row['unavailable']}")
-                    else:
-                        parts = [row["peak_bytes"] / row["file_bytes"], row["cached_bytes"] / row["file_bytes"]]
-                        print(f"{name:20} {parts[0]:7.3f} {parts[1]:7.3f} {sum(parts):7.3f}", flush=True)
+        for text, (layout, length) in itertools.product(args.sizes.split(","), LAYOUTS.items()):
+            path = os.path.join(folder, "content.safetensors")
+            content.write(path, size(text), size(text) // length, SEED)
+            print(f"\n{text}, {layout} tensors: bytes per byte of the file\n{'':20} process   cache     sum")
+            for name in args.only or LOADERS:
+                row = measure(name, path)
+                rows.append({"size": text, "tensors": layout, **row})
+                parts = [row[part] / row["file_bytes"] for part in ("peak_bytes", "cached_bytes") if part in row]
+                print(f"{name:20}", row.get("unavailable") or "{:7.3f} {:7.3f} {:7.3f}".format(*parts, sum(parts)), flush=True)
     if args.output:
         results.keep(args.output, shlex.join(["bench/peers/memory", *sys.argv[1:]]),
                      {"bench": "peers-memory", "import_seconds": round(seconds, 6), "rows": rows})

@@ -2,20 +2,19 @@
 """Charts are small, follow the colour scheme, and have no overlapping elements."""
 
 import itertools
-import pathlib
 import re
 import unittest
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from charts import style
+from charts.__main__ import DRAWN
 from charts.svg import svg
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-DRAWN = pathlib.Path(__file__).resolve().parents[2] / "docs/notes/charts"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

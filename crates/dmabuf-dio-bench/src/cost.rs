@@ -6,21 +6,18 @@ use dmabuf_dio_terminal::exit::Failure;
 use serde_json::json;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
-use crate::disk::{Caches, DiskFile};
-use crate::host::facts::facts;
+use crate::disk::{DiskFile, drop_caches};
 use crate::host::prepare;
+use crate::measure::Meter;
 use crate::measure::clock::Clock;
-use crate::measure::meter::Meter;
-use crate::measure::phase::Phase;
-use crate::outcome::Trouble;
+use crate::outcome::Result;
 use crate::pattern::Pattern;
-use crate::rows::{Case, Order, Report, Run, measure as run_all};
+use crate::rows::{Case, Order, Report, Run};
 use crate::ways::registry;
 use crate::ways::{Setup, Way};
 
-/// Arguments of `cost`.
+/// CPU cost of each way, in instructions per MiB, by phase
 #[derive(Debug, Args)]
-#[command(about = "CPU cost of each way, in instructions per MiB, by phase")]
 #[command(after_help = format!("\
 Under vm/run --icount a nanosecond is an instruction, and the figures are instructions. Of sizes below
 1 MiB they are per transfer, of others per MiB; copied and zeroed are bytes by the CPU per byte.
@@ -49,99 +46,75 @@ const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 const TIMES: u32 = 60;
 
 pub(crate) fn measure(args: &CostArgs) -> Result<Report, Failure> {
-    let mut facts = facts(&args.common)?;
+    let mut report = Report::start("cost", &args.common)?;
     let clock = Clock::start()?;
-    facts.push(("unit", json!(clock.unit())));
-    let mut rows = Vec::new();
+    report.fact("unit", json!(clock.unit));
     for &bytes in &args.sizes {
         // The buffer and the page cache: to reclaim memory would be part of the figures.
         let memory = bytes.saturating_mul(2);
-        let content = |_| Pattern::new(bytes);
-        let disk = prepare(&args.common.dir, None, (1, bytes), memory, content)?;
-        let bench = CostBench { clock: &clock, disk: disk.as_deref(), bytes };
-        let caches = Caches::new(args.common.keep_caches);
-        let cases = registry::cost().into_iter().map(|(name, way)| bench.case(&name, way, caches));
+        let disk = prepare(&args.common.dir, None, (1, bytes), memory, |_| Pattern::new(bytes))?;
+        let disk = disk.as_ref().map(|disks| &disks[0]);
+        let cases = registry::cost().into_iter().map(|(name, way)| {
+            let [copied, zeroed] = way.moves();
+            let about = vec![
+                ("size", bytes.into()),
+                ("way", name.into()),
+                ("copied", copied.into()),
+                ("zeroed", zeroed.into()),
+            ];
+            let (clock, mut setup) = (&clock, None);
+            Case::new(about, move |run| {
+                let disk = disk.map_err(Clone::clone)?;
+                if run < 1 {
+                    setup = Some(Setup::new(disk, bytes));
+                }
+                if run == 0 {
+                    drop_caches(disk, args.common.keep_caches);
+                }
+                let setup = setup.get_or_insert_with(|| Setup::new(disk, bytes));
+                transfer(way, setup, disk, clock, run < 0)
+            })
+        });
         // Run -1 of every way is compared, while no memory has data of earlier runs. Then each way runs
         // uncounted and, right after that, counted: it so finds all caches in the state that it leaves
         // them in itself.
-        rows.extend(run_all(
-            cases.collect(),
-            &args.common.only,
-            -1..=args.common.runs,
-            Order::Rows,
-        )?);
+        report.measure(cases.collect(), -1..=args.common.runs, Order::Rows)?;
     }
-    Ok(Report { bench: "cost", facts, rows })
+    Ok(report)
 }
 
-#[derive(Clone, Copy)]
-struct CostBench<'a> {
-    clock: &'a Clock,
-    /// The one file, or why there is none.
-    disk: Result<&'a [DiskFile], &'a Trouble>,
-    bytes: u64,
-}
-
-impl<'a> CostBench<'a> {
-    fn case(self, name: &str, way: Way, caches: Caches) -> Case<'a> {
-        let [copied, zeroed] = way.moves();
-        let about = vec![
-            ("size", self.bytes.into()),
-            ("way", name.into()),
-            ("copied", copied.into()),
-            ("zeroed", zeroed.into()),
-        ];
-        let mut setup: Option<Setup<'a>> = None;
-        Case::new(about, move |run| {
-            let disk = &self.disk.map_err(Clone::clone)?[0];
-            if run < 1 {
-                setup = Some(Setup::new(disk, self.bytes));
-            }
-            if run == 0 {
-                caches.drop(disk);
-            }
-            let setup = setup.get_or_insert_with(|| Setup::new(disk, self.bytes));
-            self.run(way, setup, disk, run < 0)
-        })
-    }
-
-    /// One run: the mean of its transfers.
-    fn run(
-        self,
-        way: Way,
-        setup: &mut Setup<'_>,
-        disk: &DiskFile,
-        compare: bool,
-    ) -> Result<Run, Trouble> {
-        let transfers = if compare { 1 } else { (RUN / self.bytes).clamp(1, MOST_TRANSFERS) };
-        return_free_pages();
-        self.clock.settle();
-        let mut meter = Meter::with(self.clock);
-        for _ in 0..transfers {
-            let mut held = way.run(setup, &mut meter)?;
-            if compare {
-                held.compare(self.bytes, |bytes| disk.check(bytes, 0))?;
-            }
-            setup.close(held, &mut meter);
-            disk.forget();
+/// One run: the mean of its transfers.
+fn transfer(
+    way: Way,
+    setup: &mut Setup<'_>,
+    disk: &DiskFile,
+    clock: &Clock,
+    compare: bool,
+) -> Result<Run> {
+    let bytes = disk.len;
+    let transfers = if compare { 1 } else { (RUN / bytes).clamp(1, MOST_TRANSFERS) };
+    return_free_pages();
+    clock.settle();
+    let mut meter = Meter::with(clock);
+    for _ in 0..transfers {
+        let mut held = way.run(setup, &mut meter)?;
+        if compare {
+            held.check(bytes, true, |bytes| disk.check(bytes, 0))?;
         }
-        meter.settle();
-        Ok(costs(&meter, transfers as f64 * units(self.bytes)))
+        setup.close(held, &mut meter);
+        disk.forget();
     }
-}
-
-/// MiB of a transfer; a small one counts as one unit.
-fn units(bytes: u64) -> f64 {
-    if bytes < MIB { 1.0 } else { bytes as f64 / MIB as f64 }
+    meter.settle();
+    // A small transfer counts as a MiB.
+    Ok(costs(&meter, transfers as f64 * bytes.max(MIB) as f64 / MIB as f64))
 }
 
 /// The cost of each phase that there was, and of all, per unit.
 fn costs(meter: &Meter<'_>, units: f64) -> Run {
-    let tenths = |value: f64| (value * 10.0).round() / 10.0;
-    let of = |phase| meter.of(phase).map(|spent| spent.busy / units);
-    let phases = Phase::ALL.into_iter().filter_map(|phase| Some((phase.name(), of(phase)?)));
-    let total = phases.clone().map(|(_, spent)| spent).sum();
-    phases.chain([("total", total)]).map(|(name, spent)| (name, tenths(spent))).collect()
+    let phases = meter.phases().map(|(name, spent)| (name, spent.busy / units));
+    let total = phases.clone().map(|(_, cost)| cost).sum();
+    let tenths = |cost: f64| (cost * 10.0).round() / 10.0;
+    phases.chain([("total", total)]).map(|(name, cost)| (name, tenths(cost))).collect()
 }
 
 /// Makes the page allocator release the pages that it keeps per CPU, which it otherwise does in steps
@@ -153,15 +126,5 @@ fn return_free_pages() {
         if std::fs::write(STAT_REFRESH, "1").is_err() {
             break;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_transfer_counts_as_one_unit() {
-        assert_eq!([4096, 1 << 20, 8 << 20].map(|bytes| units(bytes) as u64), [1, 1, 8]);
     }
 }

@@ -3,23 +3,21 @@
 
 use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio::Errno;
-use dmabuf_dio::probe;
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio::{Errno, probe};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
+use tempfile::{Builder, TempDir, TempPath};
 
-use crate::outcome::{Trouble, failed};
+use crate::outcome::{Result, Trouble, failed, refused};
 use crate::pattern::{Pattern, compare};
 
+/// The beginning of the names of what is made and removed again.
+const TEMPORARY: &str = ".dmabuf-dio-bench-";
 const PIECE: u64 = 1 << 20;
-const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-const ELSEWHERE: &str = "choose another folder, --dir DIR, or smaller sizes";
 
 /// Through the page cache, or direct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,45 +26,18 @@ pub(crate) enum IoMode {
     Direct,
 }
 
-/// The path of a file of ours, which is removed when this is dropped, and its description.
-#[derive(Debug)]
-pub(crate) struct TemporaryPath(PathBuf);
-
-impl TemporaryPath {
-    /// A file that is yet to be made.
-    pub(crate) fn new(dir: &Path, ending: &str) -> Self {
-        Self(own_path(dir, ending))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TemporaryPath {
-    fn drop(&mut self) {
-        // There is nobody to tell.
-        let _ = std::fs::remove_file(&self.0);
-        let _ = std::fs::remove_file(self.0.with_extension("sigmf-meta"));
-    }
-}
-
-fn own_path(dir: &Path, ending: &str) -> PathBuf {
-    dir.join(format!(".dmabuf-dio-bench-{}{ending}", std::process::id()))
-}
-
 /// A file, or a block device, opened in each mode when it is needed.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     /// Its name, if it has one.
-    path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
     /// The name is removed with this.
-    temporary: Option<TemporaryPath>,
+    temporary: Option<TempPath>,
     opened: [OnceCell<Result<File, Errno>>; 2],
-    len: u64,
+    pub(crate) len: u64,
     /// What was written; `None` if others wrote it.
-    content: Option<Pattern>,
-    file_system: Option<String>,
+    pub(crate) content: Option<Pattern>,
+    pub(crate) file_system: Option<String>,
 }
 
 impl DiskFile {
@@ -76,22 +47,6 @@ impl DiskFile {
         Self { path, temporary: None, opened, len, content: None, file_system: None }
     }
 
-    /// Creates so many files of `len` bytes in `dir`, each with a content of its own.
-    pub(crate) fn create_all(
-        dir: &Path,
-        ending: Option<&str>,
-        count: u64,
-        len: u64,
-        content: impl Fn(u64) -> Pattern,
-    ) -> Result<Vec<Self>, Failure> {
-        has_room(dir, len.saturating_mul(count))?;
-        let create = |number| {
-            let ending = ending.map(|ending| format!("-{number}{ending}"));
-            Self::create(dir, ending.as_deref(), len, content(number))
-        };
-        (0..count).map(create).collect()
-    }
-
     /// Creates a file in `dir` and writes its content to the disk. Other programs can open it by its name, which
     /// ends in `ending`, until this is dropped. Without one it disappears even if the program is killed.
     pub(crate) fn create(
@@ -99,50 +54,42 @@ impl DiskFile {
         ending: Option<&str>,
         len: u64,
         content: Pattern,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         has_room(dir, len)?;
-        let path = own_path(dir, ending.unwrap_or_default());
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(&path);
-        let file = file.map_err(|error| cannot_create(dir, &error))?;
-        let temporary = TemporaryPath(path.clone());
+        let cannot = format!("making a file in {} (--dir names another folder)", dir.display());
+        let made = Builder::new().prefix(TEMPORARY).suffix(ending.unwrap_or("")).tempfile_in(dir);
+        let (file, temporary) = made.map_err(failed(&cannot))?.into_parts();
         // A block is there while the file's abilities are tried.
-        file.write_all_at(&[0; 4096], 0).map_err(|error| cannot_create(dir, &error))?;
-        let mut disk = Self::existing(&path, len);
-        disk.file_system = probe::file(&path)?.file_system;
+        file.write_all_at(&[0; 4096], 0).map_err(failed(&cannot))?;
+        let mut disk = Self::existing(&temporary, len);
+        disk.file_system = probe::file(&temporary)?.file_system;
         disk.opened[IoMode::Buffer as usize] = OnceCell::from(Ok(file));
         // As long as it has a name.
         let _ = disk.open(IoMode::Direct);
-        if ending.is_some() {
-            disk.temporary = Some(temporary);
-        } else {
-            disk.path = None;
-        }
-        disk.write(content)?;
+        disk.temporary = ending.is_some().then_some(temporary);
+        disk.path = disk.temporary.as_ref().map(|path| path.to_path_buf());
+        disk.write(&content)?;
+        disk.content = Some(content);
         Ok(disk)
     }
 
-    fn write(&mut self, content: Pattern) -> Result<(), Failure> {
-        let fail =
-            |error| Failure::new(FAILED, format!("the file cannot be written: {error}"), ELSEWHERE);
-        let file = self.open(IoMode::Buffer).map_err(|trouble| fail(trouble.reason))?;
+    fn write(&self, content: &Pattern) -> Result<()> {
+        let file = self.open(IoMode::Buffer)?;
         let bar = Bar::new("writing the file");
         let mut bytes = vec![0; PIECE as usize];
         for at in (0..self.len).step_by(PIECE as usize) {
-            Failure::if_interrupted()?;
+            Trouble::interrupted()?;
             let piece = &mut bytes[..PIECE.min(self.len - at) as usize];
             content.fill(piece, at);
-            file.write_all_at(piece, at).map_err(|error| fail(error.to_string()))?;
+            file.write_all_at(piece, at).map_err(failed("writing the file"))?;
             bar.update(at + piece.len() as u64, self.len);
         }
-        file.sync_all().map_err(|error| fail(error.to_string()))?;
         bar.finish();
-        self.content = Some(content);
-        Ok(())
+        file.sync_all().map_err(failed("writing the file"))
     }
 
     /// The descriptor for a mode, if the file system offers it.
-    pub(crate) fn open(&self, mode: IoMode) -> Result<&File, Trouble> {
+    pub(crate) fn open(&self, mode: IoMode) -> Result<&File> {
         let flags = if mode == IoMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
         let open = || {
             let path = self.path.as_ref().ok_or(Errno::NOENT)?;
@@ -150,18 +97,13 @@ impl DiskFile {
             file.map_err(|error| Errno::from(&error))
         };
         let opened = self.opened[mode as usize].get_or_init(open).as_ref();
-        opened.map_err(|&errno| match (mode, errno) {
-            (IoMode::Direct, Errno::INVAL) => {
-                let why = "this file system does not support it; choose another: --dir DIR";
-                Trouble::unavailable("open with O_DIRECT", errno, why)
-            }
-            _ => Trouble::failed("open", errno),
-        })
+        let lacking = "this file system does not support the mode; choose another: --dir DIR";
+        opened.map_err(|errno| refused("open", lacking)(*errno))
     }
 
     /// Compares what was read from position `at` with what was written, or, of a file of others, with what the
     /// page cache has. Position and length are multiples of eight.
-    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<(), Trouble> {
+    pub(crate) fn check(&self, bytes: &[u8], at: u64) -> Result<()> {
         if let Some(content) = &self.content {
             return content.check(bytes, at);
         }
@@ -178,24 +120,6 @@ impl DiskFile {
         }
     }
 
-    /// Its name, if it has one.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// What was written; `None` if others wrote it.
-    pub(crate) fn content(&self) -> Option<&Pattern> {
-        self.content.as_ref()
-    }
-
-    pub(crate) fn file_system(&self) -> Option<String> {
-        self.file_system.clone()
-    }
-
     /// The name in `/dev` of the disk that contains it, not of a partition.
     pub(crate) fn device(&self) -> Option<String> {
         let device = rustix::fs::fstat(self.open(IoMode::Buffer).ok()?).ok()?.st_dev;
@@ -207,43 +131,31 @@ impl DiskFile {
     }
 }
 
+/// A folder in `dir`, which is removed with all that is in it when this is dropped.
+pub(crate) fn temporary_folder(dir: &Path) -> Result<TempDir> {
+    Builder::new().prefix(TEMPORARY).tempdir_in(dir).map_err(failed("making a folder"))
+}
+
 /// Fails if fewer bytes are free in a folder.
-fn has_room(dir: &Path, wanted: u64) -> Result<(), Failure> {
-    let space = rustix::fs::statvfs(dir).map_err(|errno| cannot_create(dir, &errno.into()))?;
+pub(crate) fn has_room(dir: &Path, wanted: u64) -> Result<()> {
+    let space = rustix::fs::statvfs(dir).map_err(failed("statvfs"))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     if free >= wanted {
         return Ok(());
     }
     let (wanted, free) = (show_size(wanted), show_size(free));
-    let what = format!("{wanted} do not fit on the disk, {free} are free");
-    Err(Failure::new(FAILED, what, ELSEWHERE))
+    let what =
+        format!("{wanted} do not fit on the disk, {free} are free; choose another: --dir DIR");
+    Err(Trouble::broken(what))
 }
 
-fn cannot_create(dir: &Path, error: &io::Error) -> Failure {
-    let what = format!("{}: no file can be created there: {error}", dir.display());
-    Failure::new(FAILED, what, "choose another folder: --dir DIR")
-}
-
-/// Caches dropped before a row besides the file's: all of the kernel's, or none.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caches {
-    all: bool,
-}
-
-impl Caches {
-    /// All of them, if the user wants it and has the permission.
-    pub(crate) fn new(keep: bool) -> Self {
-        // Opening changes nothing.
-        Self { all: !keep && OpenOptions::new().write(true).open(DROP_CACHES).is_ok() }
-    }
-
-    pub(crate) fn drop(self, file: &DiskFile) {
-        file.forget();
-        if self.all {
-            // What is not on the disk yet would stay.
-            rustix::fs::sync();
-            let _ = std::fs::write(DROP_CACHES, "3");
-        }
+/// Removes the file from the page cache, and all else from the kernel's caches unless they are kept or only root may.
+pub(crate) fn drop_caches(file: &DiskFile, keep: bool) {
+    file.forget();
+    if !keep {
+        // What is not on the disk yet would stay.
+        rustix::fs::sync();
+        let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
     }
 }
 
@@ -259,15 +171,13 @@ mod tests {
         let _file = create(folder.path(), None, 3 << 20).expect("a file");
         assert_eq!(count(), 0);
         let named = create(folder.path(), Some(".name"), 4096).expect("a file");
-        let bytes = std::fs::read(named.path().expect("a name")).expect("it is there");
+        let path = named.path.as_ref().expect("a name");
+        let bytes = std::fs::read(path).expect("it is there");
         assert_eq!((bytes.len(), named.check(&bytes, 0)), (4096, Ok(())));
-        let other = DiskFile::existing(named.path().expect("a name"), 4096);
+        let other = DiskFile::existing(path, 4096);
         assert_eq!(other.check(&bytes, 0), Ok(()));
         assert!(other.check(&[0; 16], 0).is_err() && named.check(&[0; 16], 0).is_err());
         drop(named);
-        let two = DiskFile::create_all(folder.path(), Some(""), 2, 4096, Pattern::new);
-        assert_eq!((two.as_deref().map_or(0, <[_]>::len), count()), (2, 2));
-        drop(two);
         assert!(create(folder.path(), None, 1 << 60).is_err());
         assert!(create(&folder.path().join("missing"), None, 4096).is_err());
         assert_eq!(count(), 0);

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::disk::DiskFile;
-use crate::outcome::{Status, Trouble};
+use crate::outcome::{Result, Status, Trouble};
 use crate::process::Process;
 
 /// Its version.
@@ -17,7 +17,10 @@ pub(crate) fn version() -> Option<String> {
 
 /// What fio prints about each job: CPU time in per cent of the elapsed time and, of reads, bytes, number, number per
 /// second, and milliseconds.
-pub(crate) fn run(command: Command) -> Result<Vec<Value>, Trouble> {
+pub(crate) fn run(options: impl IntoIterator<Item = String>) -> Result<Vec<Value>> {
+    let mut command = Command::new("fio");
+    command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
+    command.arg("--direct=1").args(options);
     let printed = Process::start("fio", command, None, Status::Unavailable)?.finish()?;
     // Before the result there may be warnings.
     let json = printed.find('{').map_or("", |at| &printed[at..]);
@@ -31,11 +34,11 @@ pub(crate) fn number(job: &Value, name: &str) -> f64 {
 }
 
 pub(crate) fn no_result(why: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(Status::Failed, format!("fio printed no result: {why}"))
+    Trouble::broken(format!("fio printed no result: {why}"))
 }
 
 /// The option with the file's name, in which a colon separates names.
 pub(crate) fn filename(disk: &DiskFile) -> String {
-    let path = disk.path().unwrap_or_else(|| "".as_ref());
+    let path = disk.path.as_deref().unwrap_or_else(|| "".as_ref());
     format!("--filename={}", path.display().to_string().replace(':', "\\:"))
 }

@@ -6,20 +6,18 @@ use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::Failure;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
-use crate::disk::{Caches, DiskFile};
-use crate::host::facts::facts;
+use crate::disk::{DiskFile, drop_caches};
 use crate::host::prepare;
-use crate::measure::meter::Meter;
+use crate::measure::Meter;
 use crate::measure::phase::Phase;
-use crate::outcome::Trouble;
+use crate::outcome::Result;
 use crate::pattern::Pattern;
-use crate::rows::{Case, Order, Report, Run, measure as run_all};
+use crate::rows::{Case, Order, Report, Run};
 use crate::ways::registry::LOAD;
 use crate::ways::{Setup, Way};
 
-/// Arguments of `load`.
+/// Time to load files into new buffers: the ways of two threads about dma-bufs
 #[derive(Debug, Args)]
-#[command(about = "Time to load files into new buffers: the ways of two threads about dma-bufs")]
 #[command(after_help = format!("\
   normal    a dma-buf of the system heap, then read() into its mapping
   udmabuf   a dma-buf made of a memfd, into which bytes are read
@@ -45,51 +43,45 @@ pub(crate) struct LoadArgs {
 const FIRST: u64 = 8 << 20;
 
 pub(crate) fn measure(args: &LoadArgs) -> Result<Report, Failure> {
-    let mut facts = facts(&args.common)?;
-    facts.push(("buffers", args.buffers.into()));
-    let mut rows = Vec::new();
+    let mut report = Report::start("load", &args.common)?;
+    report.fact("buffers", args.buffers);
     for &bytes in &args.sizes {
         let memory = bytes.saturating_mul(args.buffers);
         let content = |_| Pattern::new(bytes);
-        let disks = prepare(&args.common.dir, None, (args.buffers, bytes), memory, content)?;
-        let caches = Caches::new(args.common.keep_caches);
+        let disks = &prepare(&args.common.dir, None, (args.buffers, bytes), memory, content)?;
         let cases = LOAD.map(|(name, way)| {
-            let disks = &disks;
             Case::new(vec![("size", bytes.into()), ("way", name.into())], move |run| {
                 let len = if run == 0 { bytes.min(FIRST) } else { bytes };
-                sample(disks.as_ref().map_err(Clone::clone)?, way, len, caches)
+                sample(disks.as_ref().map_err(Clone::clone)?, way, len, args.common.keep_caches)
             })
         });
-        rows.extend(run_all(cases.into(), &args.common.only, 0..=args.common.runs, Order::Turns)?);
+        report.measure(cases.into(), 0..=args.common.runs, Order::Turns)?;
     }
-    Ok(Report { bench: "load", facts, rows })
+    Ok(report)
 }
 
 /// Fills a buffer from each file, compares and overwrites all, then closes them.
-fn sample(disks: &[DiskFile], way: Way, len: u64, caches: Caches) -> Result<Run, Trouble> {
+fn sample(disks: &[DiskFile], way: Way, len: u64, keep_caches: bool) -> Result<Run> {
     disks.iter().for_each(DiskFile::forget);
-    caches.drop(&disks[0]);
+    drop_caches(&disks[0], keep_caches);
     let mut meter = Meter::default();
     let fill = |disk| {
         let mut setup = Setup::new(disk, len);
         Ok((way.run(&mut setup, &mut meter)?, setup))
     };
-    let mut filled = disks.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+    let mut filled = disks.iter().map(fill).collect::<Result<Vec<_>>>()?;
     for ((held, _), disk) in filled.iter_mut().zip(disks) {
-        held.compare(len, |bytes| disk.check(bytes, 0))?;
+        held.check(len, true, |bytes| disk.check(bytes, 0))?;
     }
     for (held, setup) in filled {
         setup.close(held, &mut meter);
     }
-    let total = meter.until_loaded();
-    let ms = |name, phase| Some((name, meter.of(phase)?.wall_ms));
+    let ms = |(name, phase)| Some((name, meter.of(phase)?.wall_ms));
+    let phases =
+        [("allocation_ms", Phase::Allocation), ("io_ms", Phase::Io), ("close_ms", Phase::Close)];
+    let phases = phases.into_iter().filter_map(ms);
     let io_cpu = meter.of(Phase::Io).map(|io| ("io_cpu_ms", io.cpu_ms));
-    let phases = [
-        ms("allocation_ms", Phase::Allocation),
-        ms("io_ms", Phase::Io),
-        ms("close_ms", Phase::Close),
-        io_cpu,
-    ];
+    let total = meter.until_loaded();
     let all = [("total_ms", total.wall_ms), ("total_cpu_ms", total.cpu_ms)];
-    Ok(phases.into_iter().flatten().chain(all).collect())
+    Ok(phases.chain(io_cpu).chain(all).collect())
 }

@@ -59,15 +59,14 @@ fn main() -> ExitCode {
 
 /// Prints the result. Fails if a row failed.
 fn run(benchmark: &Benchmark) -> Result<(), Failure> {
-    let (report, common) = match benchmark {
-        Benchmark::Load(args) => (load::measure(args)?, &args.common),
-        Benchmark::Cost(args) => (cost::measure(args)?, &args.common),
-        Benchmark::Stream(args) => (stream::measure(args)?, &args.common),
-        Benchmark::Rates(args) => (rates::measure(args)?, &args.common),
-        Benchmark::Small(args) => (small::measure(args)?, &args.common),
-        Benchmark::Compare(args) => (compare::measure(args)?, &args.common),
+    match benchmark {
+        Benchmark::Load(args) => load::measure(args)?,
+        Benchmark::Cost(args) => cost::measure(args)?,
+        Benchmark::Stream(args) => stream::measure(args)?,
+        Benchmark::Rates(args) => rates::measure(args)?,
+        Benchmark::Small(args) => small::measure(args)?,
+        Benchmark::Compare(args) => compare::measure(args)?,
         Benchmark::CompareWay(args) => return compare::child::run(args),
-    };
-    report.publish(common.output.as_deref())?;
-    report.conclude()
+    }
+    .publish()
 }

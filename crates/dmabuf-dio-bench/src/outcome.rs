@@ -4,10 +4,16 @@
 use std::io;
 
 use dmabuf_dio::Errno;
+use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
+use dmabuf_dio_terminal::signals;
 use rustix::io::Errno as Os;
+use serde::Serialize;
+
+pub(crate) type Result<T, E = Trouble> = std::result::Result<T, E>;
 
 /// How a measurement without figures ended, from bad to worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
     /// This kernel, file system or machine does not support it.
     Unavailable,
@@ -15,17 +21,6 @@ pub(crate) enum Status {
     Failed,
     /// A byte was wrong.
     Different,
-}
-
-impl Status {
-    /// In results.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Unavailable => "unavailable",
-            Self::Failed => "failed",
-            Self::Different => "different",
-        }
-    }
 }
 
 /// The reason for a missing figure.
@@ -41,8 +36,8 @@ impl Trouble {
     }
 
     /// `what` is not supported here: `why`.
-    pub(crate) fn unavailable(what: &str, error: impl Into<io::Error>, why: &str) -> Self {
-        let name = name(Errno::from(&error.into()));
+    pub(crate) fn unavailable(what: &str, errno: Os, why: &str) -> Self {
+        let name = name(Errno::from_raw(errno.raw_os_error()));
         Self::new(Status::Unavailable, format!("{what}: {name}, {why}"))
     }
 
@@ -54,9 +49,8 @@ impl Trouble {
         Self::new(Status::Failed, format!("{what} failed: {why}"))
     }
 
-    /// A call transferred too few bytes without an error.
-    pub(crate) fn short(what: &str, done: u64, wanted: u64) -> Self {
-        Self::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes"))
+    pub(crate) fn broken(reason: impl Into<String>) -> Self {
+        Self::new(Status::Failed, reason)
     }
 
     pub(crate) fn different(reason: impl Into<String>) -> Self {
@@ -68,9 +62,16 @@ impl Trouble {
         Self { status: self.status.max(Status::Failed), ..self }
     }
 
-    /// An error of the library.
-    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
-    pub(crate) fn of_library(error: dmabuf_dio::Error) -> Self {
+    pub(crate) fn interrupted() -> Result<()> {
+        match signals::caught() {
+            None => Ok(()),
+            Some(_) => Err(Self::new(Status::Failed, "interrupted")),
+        }
+    }
+}
+
+impl From<dmabuf_dio::Error> for Trouble {
+    fn from(error: dmabuf_dio::Error) -> Self {
         use dmabuf_dio::Error;
         let (status, refusal) = match &error {
             Error::Unavailable { refusals, .. } => (Status::Unavailable, refusals.first()),
@@ -85,24 +86,27 @@ impl Trouble {
         }
         Self { status, reason }
     }
+}
 
-    /// An error of the streams.
-    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
-    pub(crate) fn of_stream(error: dmabuf_dio_stream::Error) -> Self {
+impl From<dmabuf_dio_stream::Error> for Trouble {
+    fn from(error: dmabuf_dio_stream::Error) -> Self {
         Self::new(Status::Failed, error.to_string())
-    }
-
-    pub(crate) fn interrupted() -> Result<(), Self> {
-        match dmabuf_dio_terminal::signals::caught() {
-            None => Ok(()),
-            Some(_) => Err(Self::new(Status::Failed, "interrupted")),
-        }
     }
 }
 
-/// Fails if a call transferred less than requested.
-pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<(), Trouble> {
-    if done == wanted { Ok(()) } else { Err(Trouble::short(what, done, wanted)) }
+impl From<Trouble> for Failure {
+    fn from(Trouble { status, reason }: Trouble) -> Self {
+        let code = if status == Status::Unavailable { UNAVAILABLE } else { FAILED };
+        Self::if_interrupted().err().unwrap_or_else(|| Self::new(code, reason, ""))
+    }
+}
+
+/// Fails if a call transferred less than requested, without an error.
+pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<()> {
+    if done >= wanted {
+        return Ok(());
+    }
+    Err(Trouble::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes")))
 }
 
 /// Repeats a call that should work until `len` bytes are transferred.
@@ -110,11 +114,11 @@ pub(crate) fn repeat(
     what: &str,
     len: u64,
     mut call: impl FnMut(u64) -> Result<usize, Os>,
-) -> Result<(), Trouble> {
+) -> Result<()> {
     let mut done = 0;
     while done < len {
         match call(done) {
-            Ok(0) => return Err(Trouble::short(what, done, len)),
+            Ok(0) => return whole(what, done, len),
             Ok(moved) => done += moved as u64,
             Err(Os::INTR) => {}
             Err(errno) => return Err(Trouble::failed(what, errno)),
@@ -128,6 +132,22 @@ pub(crate) fn failed<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Trouble + 
     move |error| Trouble::failed(what, error)
 }
 
+/// Why a call failed that this kernel, file system or machine may lack, for `map_err`. `lacking` says what to do about it.
+pub(crate) fn refused<E: Into<io::Error>>(what: &str, lacking: &str) -> impl Fn(E) -> Trouble {
+    move |error| {
+        let error = error.into();
+        match Os::from_io_error(&error) {
+            Some(errno @ (Os::ACCESS | Os::PERM | Os::ROFS)) => {
+                Trouble::unavailable(what, errno, "this user may not do it: run as root")
+            }
+            Some(
+                errno @ (Os::INVAL | Os::NODEV | Os::NOENT | Os::NOSYS | Os::OPNOTSUPP | Os::XDEV),
+            ) => Trouble::unavailable(what, errno, lacking),
+            _ => Trouble::failed(what, error),
+        }
+    }
+}
+
 /// The name alone, as the sentence explains its meaning.
 fn name(errno: Errno) -> String {
     errno.name().map_or_else(|| format!("errno {}", errno.raw()), str::to_owned)
@@ -138,12 +158,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_name_the_errno() {
-        let trouble = Trouble::unavailable("copy_file_range to a dma-buf", Os::INVAL, "no");
-        assert_eq!(trouble.reason, "copy_file_range to a dma-buf: EINVAL, no");
-        assert_eq!(trouble.status, Status::Unavailable);
-        assert_eq!(trouble.grave().status, Status::Failed);
-        let trouble = Trouble::failed("splice", Os::IO);
-        assert_eq!(trouble.reason, "splice failed: EIO (Input/output error)");
+    fn reasons_name_the_errno_and_what_is_lacking_is_no_failure() {
+        let refused = |errno: Os| refused("copy_file_range", "no")(errno);
+        assert_eq!(refused(Os::INVAL).reason, "copy_file_range: EINVAL, no");
+        assert_eq!(refused(Os::INVAL).status, Status::Unavailable);
+        assert_eq!(refused(Os::INVAL).grave().status, Status::Failed);
+        let trouble = Trouble::broken("copy_file_range failed: EIO (Input/output error)");
+        assert_eq!(refused(Os::IO), trouble);
+    }
+
+    #[test]
+    fn calls_are_repeated_until_all_is_moved_or_nothing_more_comes() {
+        for (moves, wanted) in [
+            (&[Ok(5), Err(Os::INTR), Ok(3)][..], None),
+            (&[Ok(5), Ok(0)], Some("read ended after 5 of 8 bytes")),
+            (&[Err(Os::IO)], Some("read failed: EIO (Input/output error)")),
+        ] {
+            let mut moves = moves.iter();
+            let moved = repeat("read", 8, |_| *moves.next().expect("a call"));
+            assert_eq!(moved, wanted.map_or(Ok(()), |reason| Err(Trouble::broken(reason))));
+        }
     }
 }

@@ -2,19 +2,18 @@
 //! A program that is measured.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use dmabuf_dio_terminal::exit::UNAVAILABLE;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::Errno as Os;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::args::PROGRAM;
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Status, Trouble, failed};
 
 /// How often interruption is checked for.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -24,8 +23,8 @@ const TICK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Output that has not been read yet.
-    printed: Vec<u8>,
+    /// Lines that it prints.
+    printed: Receiver<String>,
     errors: File,
     /// The name for messages.
     name: String,
@@ -40,7 +39,7 @@ impl Process {
         mut command: Command,
         output: Option<File>,
         ends: Status,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self> {
         let start = || {
             let errors = File::from(memfd_create("dmabuf-dio-errors", MemfdFlags::CLOEXEC)?);
             command.stdin(Stdio::piped()).stderr(errors.try_clone()?);
@@ -48,10 +47,17 @@ impl Process {
             // A group of its own, to end all of it at once.
             Ok((command.process_group(0).spawn()?, errors))
         };
-        let (child, errors) = start().map_err(|error: std::io::Error| {
+        let (mut child, errors) = start().map_err(|error: std::io::Error| {
             Trouble::new(Status::Unavailable, format!("{name} cannot be run: {error}"))
         })?;
-        Ok(Self { child, printed: Vec::new(), errors, name: name.into(), ends })
+        let (sender, printed) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+                let _ = lines.map(|line| sender.send(line)).all(|sent| sent.is_ok());
+            });
+        }
+        Ok(Self { child, printed, errors, name: name.into(), ends })
     }
 
     /// Writes an empty line to its standard input.
@@ -63,38 +69,31 @@ impl Process {
     }
 
     /// The next line that it prints.
-    pub(crate) fn line(&mut self) -> Result<String, Trouble> {
-        loop {
-            if let Some(end) = self.printed.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.printed.drain(..=end).collect();
-                return Ok(String::from_utf8_lossy(&line).trim().to_owned());
-            }
-            if !self.read()? {
-                let status = self.wait(Duration::MAX)?;
-                return Err(self.ended(status));
-            }
+    pub(crate) fn line(&mut self) -> Result<String> {
+        if let Some(line) = self.next()? {
+            return Ok(line);
         }
+        let status = self.wait(Duration::MAX)?;
+        Err(self.ended(status))
     }
 
     /// Its remaining output. It must exit successfully.
-    pub(crate) fn finish(mut self) -> Result<String, Trouble> {
-        while self.read()? {}
-        let status = self.wait(Duration::MAX)?;
-        if !status.success() {
-            return Err(self.ended(status));
-        }
-        Ok(String::from_utf8_lossy(&self.printed).into_owned())
+    pub(crate) fn finish(mut self) -> Result<String> {
+        let (printed, status) = self.end(Duration::MAX)?;
+        if status.success() { Ok(printed) } else { Err(self.ended(status)) }
     }
 
-    /// Waits for its end, whatever its exit code. Returns what it printed.
-    pub(crate) fn end(mut self, patience: Duration) -> Result<String, Trouble> {
-        while self.read()? {}
-        self.wait(patience)?;
-        Ok(String::from_utf8_lossy(&self.printed).into_owned())
+    /// Waits for its end, whatever its exit code. Returns what else it printed.
+    pub(crate) fn end(&mut self, patience: Duration) -> Result<(String, ExitStatus)> {
+        let mut printed = String::new();
+        while let Some(line) = self.next()? {
+            printed += &(line + "\n");
+        }
+        Ok((printed, self.wait(patience)?))
     }
 
     /// Waits for an instant. Fails if it has ended.
-    pub(crate) fn goes_on(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn goes_on(&mut self) -> Result<()> {
         std::thread::sleep(5 * TICK);
         Trouble::interrupted()?;
         match self.child.try_wait().map_err(failed("waitpid"))? {
@@ -110,28 +109,22 @@ impl Process {
     }
 
     fn broken(&self, how: &str) -> Trouble {
-        Trouble::new(Status::Failed, format!("{} {how}", self.name))
+        Trouble::broken(format!("{} {how}", self.name))
     }
 
-    /// Waits for output. Returns false at its end.
-    fn read(&mut self) -> Result<bool, Trouble> {
-        let Some(stdout) = &mut self.child.stdout else { return Ok(false) };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
+    /// Waits for a line. There is none at the end.
+    fn next(&self) -> Result<Option<String>> {
         loop {
             Trouble::interrupted()?;
-            match poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&timeout)) {
-                Ok(0) | Err(Os::INTR) => {}
-                Ok(_) => break,
-                Err(errno) => return Err(Trouble::failed("poll", errno)),
+            match self.printed.recv_timeout(PATIENCE) {
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
-        let mut bytes = [0; 4096];
-        let count = stdout.read(&mut bytes).unwrap_or(0);
-        self.printed.extend(&bytes[..count]);
-        Ok(count > 0)
     }
 
-    fn wait(&mut self, patience: Duration) -> Result<ExitStatus, Trouble> {
+    fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
         let begin = Instant::now();
         loop {
             Trouble::interrupted()?;
@@ -186,12 +179,13 @@ mod tests {
         assert_eq!(process.line().expect("a line"), "one");
         process.nudge();
         assert_eq!(process.finish().expect("the rest"), "two\nthree\n");
-        let trouble = sh("echo first >&2; echo last >&2; echo >&2; exit 1").line();
-        assert_eq!(trouble, Err(Trouble::new(Status::Failed, "last")));
-        let trouble = sh("echo dmabuf-dio-bench: no >&2; exit 3").line();
-        assert_eq!(trouble, Err(Trouble::new(Status::Unavailable, "no")));
-        let trouble = sh("exit 9").finish().expect_err("a bad end");
-        assert!(trouble.reason.contains("the test") && trouble.reason.contains('9'));
+        for (script, status, reason) in [
+            ("echo first >&2; echo last >&2; echo >&2; exit 1", Status::Failed, "last"),
+            ("echo dmabuf-dio-bench: no >&2; exit 3", Status::Unavailable, "no"),
+            ("exit 9", Status::Failed, "the test exited with exit status: 9 and gave no reason"),
+        ] {
+            assert_eq!(sh(script).line(), Err(Trouble::new(status, reason)));
+        }
     }
 
     #[test]
@@ -199,12 +193,9 @@ mod tests {
         let mut process = sh("sleep 1000 & echo $!; wait");
         let pid = process.line().expect("a line");
         drop(process);
-        let gone = || {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // A zombie waits for a parent that may not care.
-            stat.is_empty() || stat.contains(") Z ")
-        };
-        while !gone() {
+        // A zombie waits for a parent that may not care.
+        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        while !stat().is_empty() && !stat().contains(") Z ") {
             std::thread::sleep(Duration::from_millis(20));
         }
     }

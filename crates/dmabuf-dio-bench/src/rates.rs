@@ -13,20 +13,16 @@ use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use dmabuf_dio_terminal::size::parse_rate;
 use rustix::process::Signal;
-use serde::Serialize;
-use serde_json::json;
 
 use crate::args::{CommonArgs, EXIT_CODES};
-use crate::disk::TemporaryPath;
-use crate::host::facts::facts;
-use crate::outcome::{Status, Trouble, failed};
+use crate::disk::temporary_folder;
+use crate::outcome::{Result, Status, Trouble, failed};
 use crate::process::Process;
-use crate::rows::{Case, Order, Report, Run, measure as run_all};
-use crate::stream::device::{Adc, DeviceReader, FRAME, Frames, rwdev};
+use crate::rows::{Case, Order, Report, Run};
+use crate::stream::device::{Adc, DeviceReader, FRAME, Frames};
 
-/// Arguments of `rates`.
+/// Frames lost on the way into a file, by rate, on an idle and on a busy machine
 #[derive(Debug, Args)]
-#[command(about = "Frames lost on the way into a file, by rate, on an idle and on a busy machine")]
 #[command(after_help = format!("\
 The device has to write the number of each frame into it, as kernel/sim/iio_stream does: the numbers
 that a file lacks are the frames that were lost. On the busy machine a thread for each CPU computes
@@ -60,72 +56,63 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Dma-bufs of the row before are let go of in the background.
 const REST: Duration = Duration::from_millis(200);
 
-/// How the samples get into the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum Way {
-    #[serde(rename = "dmabuf-dio")]
-    Ours,
-    #[serde(rename = "read()")]
-    Read,
-    #[serde(rename = "iio_rwdev")]
-    Rwdev,
-    /// With larger blocks than its own.
-    #[serde(rename = "iio_rwdev -b")]
-    RwdevBlocks,
-}
-
 pub(crate) fn measure(args: &RatesArgs) -> Result<Report, Failure> {
-    let mut facts = facts(&args.common)?;
-    let adc = Adc::find()?;
+    let mut report = Report::start("rates", &args.common)?;
+    let adc = &Adc::find()?;
     if adc.frame() != FRAME {
         let what = format!("the device has frames of {} bytes", adc.frame());
         return Err(Failure::new(USAGE, what, "use kernel/sim/iio_stream, which counts frames"));
     }
-    facts.extend([("frame", FRAME.into()), ("seconds", args.seconds.into())]);
+    report.fact("frame", FRAME);
+    report.fact("seconds", args.seconds);
     adc.set_sparse(false);
-    let command = std::env::current_exe()?.with_file_name("dmabuf-dio");
-    let bench = RateBench { args, adc: &adc, command };
+    let bench = &RateBench { args, adc };
     let mut cases = Vec::new();
-    for busy in [false, true] {
+    for load in ["idle", "busy"] {
         for &rate in &args.rates {
-            for way in [Way::Ours, Way::Read, Way::Rwdev, Way::RwdevBlocks] {
-                if matches!(way, Way::Ours | Way::Read) || args.peer_iio_rwdev.is_some() {
-                    let load = if busy { "busy" } else { "idle" };
-                    let about =
-                        vec![("load", load.into()), ("way", json!(way)), ("rate", rate.into())];
-                    let bench = &bench;
-                    cases.push(Case::new(about, move |_| bench.run(busy, rate, way)));
+            for (name, way) in WAYS {
+                if name.starts_with("iio_rwdev") && args.peer_iio_rwdev.is_none() {
+                    continue;
                 }
+                let about =
+                    vec![("load", load.into()), ("way", name.into()), ("rate", rate.into())];
+                cases.push(Case::new(about, move |_| bench.run(load == "busy", rate, way)));
             }
         }
     }
-    let rows = run_all(cases, &args.common.only, 1..=args.common.runs, Order::Turns)?;
-    Ok(Report { bench: "rates", facts, rows })
+    report.measure(cases, 1..=args.common.runs, Order::Turns)?;
+    Ok(report)
 }
 
 /// The common parts of all runs.
 struct RateBench<'a> {
     args: &'a RatesArgs,
     adc: &'a Adc,
-    command: PathBuf,
 }
 
+/// Gets samples into the file, by blocks of so many frames. Returns how many frames per second the device made.
+type Way = fn(&RateBench<'_>, &Path, u64) -> Result<f64>;
+
+const WAYS: [(&str, Way); 4] = [
+    ("dmabuf-dio", |bench, file, _| bench.ours(file)),
+    ("read()", |bench, file, frames| bench.read(frames * FRAME, file)),
+    ("iio_rwdev", |bench, file, _| bench.rwdev(None, file)),
+    // With larger blocks than its own.
+    ("iio_rwdev -b", |bench, file, frames| bench.rwdev(Some(frames), file)),
+];
+
 impl RateBench<'_> {
-    fn run(&self, busy: bool, rate: f64, way: Way) -> Result<Run, Trouble> {
-        let file = TemporaryPath::new(&self.args.common.dir, ".bin");
-        self.adc.device.set_rate(0, rate).map_err(Trouble::of_stream)?;
+    fn run(&self, busy: bool, rate: f64, way: Way) -> Result<Run> {
+        let folder = temporary_folder(&self.args.common.dir)?;
+        let file = &folder.path().join("samples.bin");
+        self.adc.device.set_rate(0, rate)?;
         // What earlier rows have left to be written is not this one's.
         rustix::fs::sync();
         std::thread::sleep(REST);
         let frames = ((rate / PART) as u64).clamp(LEAST_FRAMES, LARGEST / FRAME);
-        let made_per_s = beside_hogs(busy, || match way {
-            Way::Ours => self.ours(file.path()),
-            Way::Read => self.read(frames * FRAME, file.path()),
-            Way::Rwdev => self.rwdev(None, file.path()),
-            Way::RwdevBlocks => self.rwdev(Some(frames), file.path()),
-        })?;
+        let made_per_s = beside_hogs(busy, || way(self, file, frames))?;
         let device_lost = self.counter("lost_frames")?;
-        let found = Frames::of(file.path())?;
+        let found = Frames::of(file)?;
         if found.lost > device_lost {
             let what = format!("{} frames are missing, the device lost {device_lost}", found.lost);
             return Err(Trouble::different(what));
@@ -144,7 +131,7 @@ impl RateBench<'_> {
         Duration::from_secs(self.args.seconds.into())
     }
 
-    fn counter(&self, name: &str) -> Result<u64, Trouble> {
+    fn counter(&self, name: &str) -> Result<u64> {
         let text = self.adc.device.read(name).ok();
         text.and_then(|text| text.parse().ok()).ok_or_else(|| {
             Trouble::new(Status::Unavailable, "the device does not count its frames")
@@ -152,28 +139,28 @@ impl RateBench<'_> {
     }
 
     /// Frames that the device has made since its start, lost ones too.
-    fn made(&self) -> Result<f64, Trouble> {
+    fn made(&self) -> Result<f64> {
         Ok((self.counter("moved_frames")? + self.counter("lost_frames")?) as f64)
     }
 
-    /// Returns how many frames per second the device made.
-    fn ours(&self, file: &Path) -> Result<f64, Trouble> {
-        let mut command = Command::new(&self.command);
+    fn ours(&self, file: &Path) -> Result<f64> {
+        let program = std::env::current_exe().map_err(failed("finding this program"))?;
+        let mut command = Command::new(program.with_file_name("dmabuf-dio"));
         command.args(["capture", Adc::NAME, "--json", "--max-loss", "100%", "--force"]);
         command.args(["--seconds", &self.args.seconds.to_string(), "--to"]).arg(file);
-        let output = Process::start("dmabuf-dio", command, None, Status::Failed)?.end(PATIENCE)?;
+        let output = Process::start("dmabuf-dio", command, None, Status::Failed)?.end(PATIENCE)?.0;
         let report: serde_json::Value = serde_json::from_str(&output)
-            .map_err(|_| Trouble::new(Status::Failed, "dmabuf-dio capture gave no report"))?;
+            .map_err(|_| Trouble::broken("dmabuf-dio capture gave no report"))?;
         // A device that is too slow itself does not make all frames in time: the figures say so.
         let error = report["error"].as_str().filter(|error| !error.starts_with("only "));
         if let Some(error) = error {
-            return Err(Trouble::new(Status::Failed, format!("dmabuf-dio capture: {error}")));
+            return Err(Trouble::broken(format!("dmabuf-dio capture: {error}")));
         }
         let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
         Ok(self.made()? / seconds)
     }
 
-    fn read(&self, block: u64, path: &Path) -> Result<f64, Trouble> {
+    fn read(&self, block: u64, path: &Path) -> Result<f64> {
         let mut file = File::create(path).map_err(failed("making the file"))?;
         let mut reader = DeviceReader::start(self.adc, block)?;
         let begin = Instant::now();
@@ -184,9 +171,10 @@ impl RateBench<'_> {
         Ok(self.made()? / begin.elapsed().as_secs_f64())
     }
 
-    fn rwdev(&self, frames: Option<u64>, path: &Path) -> Result<f64, Trouble> {
+    fn rwdev(&self, frames: Option<u64>, path: &Path) -> Result<f64> {
         let file = File::create(path).map_err(failed("making the file"))?;
-        let mut command = rwdev(self.args.peer_iio_rwdev.as_deref());
+        let mut command =
+            Command::new(self.args.peer_iio_rwdev.as_deref().unwrap_or("iio_rwdev".as_ref()));
         if let Some(frames) = frames {
             command.args(["-b", &frames.to_string()]);
         }
@@ -197,7 +185,7 @@ impl RateBench<'_> {
         while fs::metadata(path).map_or(0, |file| file.len()) == 0 {
             running.goes_on()?;
             if started.elapsed() > PATIENCE {
-                return Err(Trouble::new(Status::Failed, "iio_rwdev writes nothing"));
+                return Err(Trouble::broken("iio_rwdev writes nothing"));
             }
         }
         let (begin, before) = (Instant::now(), self.made()?);

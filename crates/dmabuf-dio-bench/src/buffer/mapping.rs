@@ -6,8 +6,10 @@ use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::OnceLock;
 
-use rustix::io::{Errno, Result};
+use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use crate::outcome::{Result, failed};
 
 /// The size of a huge page, in bytes. Where the kernel has none and does not say, what one page of a
 /// page table maps.
@@ -47,15 +49,12 @@ impl Mapping {
         Self::shared(fd, len, READ_WRITE)
     }
 
-    /// Maps the first `len` bytes of a file for reading.
-    pub(crate) fn of_file(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
-        Self::shared(fd, len, ProtFlags::READ)
-    }
-
-    fn shared(fd: BorrowedFd<'_>, len: u64, protection: ProtFlags) -> Result<Self> {
+    /// Maps the first `len` bytes of a buffer, or of a file for reading.
+    pub(crate) fn shared(fd: BorrowedFd<'_>, len: u64, protection: ProtFlags) -> Result<Self> {
         let len = len as usize;
         // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
-        let start = unsafe { mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0)? };
+        let start = unsafe { mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0) };
+        let start = start.map_err(failed("mmap"))?;
         Ok(Self { start, len, reserved: (start, len) })
     }
 
@@ -78,7 +77,8 @@ impl Mapping {
         let mapping = Self::private(len, huge_page(), ProtFlags::empty(), flags)?;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: replaces a part of the address space that was reserved above, which nobody uses.
-        unsafe { mm::mmap(mapping.start, mapping.len, READ_WRITE, flags, fd, 0)? };
+        unsafe { mm::mmap(mapping.start, mapping.len, READ_WRITE, flags, fd, 0) }
+            .map_err(failed("mmap"))?;
         Ok(mapping)
     }
 
@@ -86,7 +86,8 @@ impl Mapping {
     fn private(len: u64, align: u64, protection: ProtFlags, flags: MapFlags) -> Result<Self> {
         let (len, slack) = (len as usize, align as usize);
         // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
-        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), len + slack, protection, flags)? };
+        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), len + slack, protection, flags) };
+        let base = base.map_err(failed("mmap"))?;
         let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
         // SAFETY: `skip` is at most the slack, so the address is within what was mapped.
         let start = unsafe { base.byte_add(skip) };
@@ -100,6 +101,7 @@ impl Mapping {
         unsafe {
             mm::madvise(self.start.byte_add(at as usize), len as usize, Advice::LinuxPopulateWrite)
         }
+        .map_err(failed("MADV_POPULATE_WRITE"))
     }
 
     /// Its first byte.
@@ -133,7 +135,7 @@ impl Mapping {
 
 /// Allocates the whole huge pages among `bytes`, the first of which is aligned for them. Those that have
 /// no pages yet are zeroed, others keep their content.
-pub(crate) fn collapse(bytes: &mut [u8]) -> Result<()> {
+pub(crate) fn collapse(bytes: &mut [u8]) -> Result<(), Errno> {
     let huge = huge_page() as usize;
     let whole = bytes.len() / huge * huge;
     // Only a range with a page in it is collapsed.

@@ -6,14 +6,12 @@ pub(crate) mod mapping;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use dmabuf_dio_sys::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::{heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Trouble, failed, repeat};
-use crate::pattern::POISON;
+use crate::outcome::{Result, failed, refused, repeat};
 use mapping::Mapping;
 
 /// The kind of a buffer, and the target of its I/O.
@@ -39,22 +37,20 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    pub(crate) fn new(kind: BufferKind) -> Result<Self, Trouble> {
+    pub(crate) fn new(kind: BufferKind) -> Result<Self> {
         let device = match kind {
             BufferKind::Memfd => None,
             BufferKind::DmaBuf => Some(open_heap()?),
             BufferKind::Udmabuf | BufferKind::UdmabufMemfd => {
-                Some(udmabuf::open().map_err(|errno| {
-                    let remedy = "this kernel has no udmabuf: CONFIG_UDMABUF, or modprobe udmabuf";
-                    cannot_open(udmabuf::DEVICE, errno, remedy)
-                })?)
+                let remedy = "this kernel has no udmabuf: CONFIG_UDMABUF, or modprobe udmabuf";
+                Some(udmabuf::open().map_err(refused(udmabuf::DEVICE, remedy))?)
             }
         };
         Ok(Self { kind, device })
     }
 
     /// Creates a buffer of `len` bytes, a multiple of the page size.
-    pub(crate) fn make(&self, len: u64) -> Result<Buffer, Trouble> {
+    pub(crate) fn make(&self, len: u64) -> Result<Buffer> {
         match &self.device {
             Some(heap) if self.kind == BufferKind::DmaBuf => {
                 let fd = heap::alloc(heap.as_fd(), len);
@@ -65,11 +61,12 @@ impl Maker {
     }
 
     /// Creates the dma-buf over a memfd, if this kind has one.
-    pub(crate) fn cover(&self, mut memfd: Buffer) -> Result<Buffer, Trouble> {
+    pub(crate) fn cover(&self, mut memfd: Buffer) -> Result<Buffer> {
         if let Some(device) = &self.device {
             let (fd, len) = (memfd.target(), memfd.len);
             let dmabuf = udmabuf::create(device.as_fd(), fd, 0, len);
-            memfd.dmabuf = Some(dmabuf.map_err(|errno| cannot_create(errno, len))?);
+            let remedy = "it may be too large for this kernel: see udmabuf.size_limit_mb";
+            memfd.dmabuf = Some(dmabuf.map_err(refused("UDMABUF_CREATE", remedy))?);
         }
         if self.kind == BufferKind::Udmabuf {
             memfd.memfd = None;
@@ -79,22 +76,13 @@ impl Maker {
 }
 
 /// Opens the system heap.
-pub(crate) fn open_heap() -> Result<OwnedFd, Trouble> {
-    heap::open(heap::SYSTEM).map_err(|errno| {
-        let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
-        cannot_open(heap::SYSTEM, errno, remedy)
-    })
-}
-
-/// Why a device cannot be opened; `remedy` is for a missing one.
-pub(crate) fn cannot_open(path: &str, errno: Errno, remedy: &str) -> Trouble {
-    let forbidden = matches!(errno, Errno::ACCESS | Errno::PERM);
-    let why = if forbidden { "this user may not open it: run as root" } else { remedy };
-    Trouble::unavailable(path, errno, why)
+pub(crate) fn open_heap() -> Result<OwnedFd> {
+    let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
+    heap::open(heap::SYSTEM).map_err(refused(heap::SYSTEM, remedy))
 }
 
 /// A memfd without pages, with the seals that udmabuf requires.
-pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
+pub(crate) fn memfd(len: u64) -> Result<Buffer> {
     let make = || {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("dmabuf-dio-bench", flags)?;
@@ -103,28 +91,6 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
         Ok::<_, Os>(Buffer { len, dmabuf: None, memfd: Some(fd) })
     };
     make().map_err(failed("memfd_create"))
-}
-
-/// Touches memory once: in a virtual machine, the first touch can take a second per GiB.
-pub(crate) fn touch_memory(len: u64) {
-    // Errors here surface in the measurement.
-    let _ = memfd(len).and_then(|buffer| buffer.look(|bytes| bytes.fill(POISON)));
-}
-
-/// Why no dma-buf of that length could be created over a memfd.
-fn cannot_create(errno: Errno, len: u64) -> Trouble {
-    let limit = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok();
-    match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
-        Some(limit) if errno == Errno::INVAL && len > limit << 20 => Trouble::unavailable(
-            "UDMABUF_CREATE",
-            errno,
-            &format!(
-                "a udmabuf holds at most {limit} MiB here (64 before Linux 7.3); write more to {}",
-                udmabuf::SIZE_LIMIT_MB
-            ),
-        ),
-        _ => Trouble::failed("UDMABUF_CREATE", errno),
-    }
 }
 
 /// A buffer: a dma-buf, a memfd, or a dma-buf and the memfd below it.
@@ -142,8 +108,8 @@ impl Buffer {
     }
 
     /// The dma-buf, or a memfd that has none.
-    pub(crate) fn into_dmabuf(self) -> Option<OwnedFd> {
-        self.dmabuf.or(self.memfd)
+    pub(crate) fn into_dmabuf(self) -> OwnedFd {
+        self.dmabuf.or(self.memfd).expect("a buffer has a descriptor")
     }
 
     /// The target of the I/O: the memfd, if there is one.
@@ -152,25 +118,21 @@ impl Buffer {
     }
 
     /// Maps the target of the I/O.
-    pub(crate) fn map(&self) -> Result<Mapping, Trouble> {
-        Mapping::new(self.target(), self.len).map_err(failed("mmap"))
+    pub(crate) fn map(&self) -> Result<Mapping> {
+        Mapping::new(self.target(), self.len)
     }
 
     /// The same; of a memfd the pages are allocated. A dma-buf has them.
-    pub(crate) fn map_with_pages(&self) -> Result<Mapping, Trouble> {
+    pub(crate) fn map_with_pages(&self) -> Result<Mapping> {
         let mut mapping = self.map()?;
         if self.dmabuf.is_none() {
-            mapping.populate(0, self.len).map_err(failed("madvise"))?;
+            mapping.populate(0, self.len)?;
         }
         Ok(mapping)
     }
 
     /// Lets the CPU access the target through a mapping meanwhile. A memfd does not need it.
-    pub(crate) fn bracket<T>(
-        &self,
-        access: Access,
-        what: impl FnOnce() -> T,
-    ) -> Result<T, Trouble> {
+    pub(crate) fn bracket<T>(&self, access: Access, what: impl FnOnce() -> T) -> Result<T> {
         match &self.dmabuf {
             Some(fd) if self.memfd.is_none() => bracket(fd.as_fd(), access, what),
             _ => Ok(what()),
@@ -178,7 +140,7 @@ impl Buffer {
     }
 
     /// `pread()` of the start of the file into a mapping of the target.
-    pub(crate) fn read(&self, file: &File, mapping: &mut Mapping) -> Result<(), Trouble> {
+    pub(crate) fn read(&self, file: &File, mapping: &mut Mapping) -> Result<()> {
         // SAFETY: the buffer is this program's own and no other mapping of it is in use; a memfd
         // is sealed against shrinking.
         let bytes = unsafe { mapping.bytes() };
@@ -186,7 +148,7 @@ impl Buffer {
         self.bracket(Access::Write, || repeat("pread", self.len, read))?
     }
 
-    pub(crate) fn sendfile(&self, file: &File) -> Result<(), Trouble> {
+    pub(crate) fn sendfile(&self, file: &File) -> Result<()> {
         repeat("sendfile", self.len, |done| {
             let mut from = done;
             rustix::fs::sendfile(self.target(), file, Some(&mut from), (self.len - done) as usize)
@@ -194,24 +156,20 @@ impl Buffer {
     }
 
     /// `copy_file_range()` to a dma-buf. Where it is not supported, it is rejected before any data is transferred.
-    pub(crate) fn copy_file_range(&self, file: &File) -> Result<(), Trouble> {
+    pub(crate) fn copy_file_range(&self, file: &File) -> Result<()> {
         const WHAT: &str = "copy_file_range to a dma-buf";
         let copy = |done| {
             let (mut from, mut to, rest) = (done, done, (self.len - done) as usize);
             rustix::fs::copy_file_range(file, Some(&mut from), self.target(), Some(&mut to), rest)
         };
-        match copy(0) {
-            Ok(first) => {
-                repeat(WHAT, self.len, |done| if done == 0 { Ok(first) } else { copy(done) })
-            }
-            Err(errno) => Err(cannot_copy(WHAT, errno)),
-        }
+        let first = copy(0).map_err(refused(WHAT, "this kernel lacks it; see kernel/series"))?;
+        repeat(WHAT, self.len, |done| if done == 0 { Ok(first) } else { copy(done) })
     }
 
     /// Passes the content to `what`: through the dma-buf, if there is one.
-    pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T, Trouble> {
+    pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
         let content = self.dmabuf.as_ref().map_or_else(|| self.target(), AsFd::as_fd);
-        let mut mapping = Mapping::new(content, self.len).map_err(failed("mmap"))?;
+        let mut mapping = Mapping::new(content, self.len)?;
         // SAFETY: the buffer is this program's own, nothing is being moved now, and a memfd is
         // sealed against shrinking.
         let bytes = unsafe { mapping.bytes() };
@@ -222,55 +180,10 @@ impl Buffer {
     }
 }
 
-fn bracket<T>(fd: BorrowedFd<'_>, access: Access, what: impl FnOnce() -> T) -> Result<T, Trouble> {
+fn bracket<T>(fd: BorrowedFd<'_>, access: Access, what: impl FnOnce() -> T) -> Result<T> {
     let sync = failed("DMA_BUF_IOCTL_SYNC");
     dmabuf::begin_cpu_access(fd, access).map_err(&sync)?;
     let result = what();
     dmabuf::end_cpu_access(fd, access).map_err(&sync)?;
     Ok(result)
-}
-
-fn cannot_copy(what: &str, errno: Os) -> Trouble {
-    let why = match errno {
-        Os::INVAL | Os::XDEV => "this kernel lacks it; see kernel/series",
-        Os::OPNOTSUPP => "the exporter does not lend its pages",
-        Os::NOSYS | Os::PERM => "the call is forbidden or missing here",
-        _ => return Trouble::failed(what, errno),
-    };
-    Trouble::unavailable(what, errno, why)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::{DiskFile, IoMode};
-    use crate::outcome::Status;
-    use crate::pattern::Pattern;
-
-    const LEN: u64 = 3 << 20;
-
-    #[test]
-    fn calls_move_bytes_to_their_place_and_report_short_files() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let disk = DiskFile::create(folder.path(), None, LEN, Pattern::new(5)).expect("a file");
-        let file = disk.open(IoMode::Buffer).expect("open");
-        let maker = Maker::new(BufferKind::Memfd).expect("memfds");
-        for sent in [true, false] {
-            let fill = |buffer: &Buffer| {
-                if sent { buffer.sendfile(file) } else { buffer.read(file, &mut buffer.map()?) }
-            };
-            let buffer = maker.make(LEN).expect("a memfd");
-            assert!(buffer.look(|bytes| disk.check(bytes, 0)).expect("mapped").is_err());
-            fill(&buffer).expect("moved");
-            assert_eq!(buffer.look(|bytes| disk.check(bytes, 0)), Ok(Ok(())));
-            let trouble = fill(&maker.make(2 * LEN).expect("a memfd")).expect_err("too short");
-            assert!(trouble.reason.contains("ended after 3145728 of 6291456 bytes"), "{trouble:?}");
-        }
-    }
-
-    #[test]
-    fn missing_kernel_feature_is_unavailable_not_failed() {
-        assert_eq!(cannot_copy("it", Os::INVAL).status, Status::Unavailable);
-        assert_eq!(cannot_copy("it", Os::IO).status, Status::Failed);
-    }
 }

@@ -12,14 +12,14 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
+use dmabuf_dio_terminal::exit::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::safetensors::{Tensors, content};
 use crate::disk::DiskFile;
-use crate::measure::meter::{Meter, Span};
 use crate::measure::phase::Phase;
-use crate::outcome::{Status, Trouble, failed};
+use crate::measure::{Meter, Span};
+use crate::outcome::{Result, Status, failed};
 use crate::pattern::Pattern;
 use crate::ways::Setup;
 use crate::ways::registry::{COMPARE, OwnWay};
@@ -66,35 +66,34 @@ pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
         // Whoever started this is gone.
         return Ok(());
     }
-    let told = measure(args).map_err(|trouble| {
-        let code = if trouble.status == Status::Unavailable { UNAVAILABLE } else { FAILED };
-        Failure::new(code, trouble.reason, "")
-    })?;
+    let told = measure(args)?;
     say(&serde_json::to_string(&told).map_err(io::Error::from)?)
 }
 
-fn measure(args: &CompareWayArgs) -> Result<LoaderReport, Trouble> {
+fn measure(args: &CompareWayArgs) -> Result<LoaderReport> {
     let span = Span::begin(None, Phase::Load);
     // All of it counts, also what the ways of other benchmarks do before their first phase.
     let len = std::fs::metadata(&args.file).map_err(failed("stat"))?.len();
     let disk = DiskFile::existing(&args.file, len);
-    let held = args.way.way.run(&mut Setup::new(&disk, len), &mut Meter::default())?;
+    let mut held = args.way.way.run(&mut Setup::new(&disk, len), &mut Meter::default())?;
     let took = span.end();
     // After the time has been taken, and before the memory is gone.
-    let compare = |seed| {
+    let mut difference = None;
+    if let Some(seed) = args.verify {
         let content = content(len, args.tensors, Pattern::from_seed(seed));
-        match held.check(len, |bytes| content.check(bytes, 0)) {
-            Err(trouble) if trouble.status == Status::Different => Ok(Some(trouble.reason)),
-            found => found.map(|()| None),
+        match held.check(len, false, |bytes| content.check(bytes, 0)) {
+            Err(trouble) if trouble.status == Status::Different => {
+                difference = Some(trouble.reason);
+            }
+            found => found?,
         }
-    };
-    let difference = args.verify.map(compare).transpose()?;
+    }
     Ok(LoaderReport {
         seconds: took.wall_ms / 1e3,
         cpu_seconds: took.cpu_ms / 1e3,
         bytes: held.len(len),
-        verified: difference.as_ref().map(Option::is_none),
-        difference: difference.flatten(),
+        verified: args.verify.map(|_| difference.is_none()),
+        difference,
     })
 }
 

@@ -13,10 +13,10 @@ use crate::buffer::mapping::{Pages, huge_page};
 use crate::disk::DiskFile;
 use crate::fio::{self, filename, no_result, number};
 use crate::host::setting::Setting;
-use crate::outcome::{Status, Trouble};
+use crate::outcome::{Result, Status, Trouble, failed, refused, whole};
 use crate::pattern::Pattern;
 use crate::process::Process;
-use crate::ways::registry::OwnWay;
+use crate::ways::registry::{COMPARE, OwnWay};
 
 /// fio reports whole milliseconds, so short runs read the file repeatedly.
 const LEAST: u64 = 1 << 30;
@@ -30,27 +30,19 @@ const SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 /// Huge pages in addition to the file's memory.
 const SPARE: u64 = 64;
 
-/// Another program that loads a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) name: String,
-    pub(crate) command: String,
-}
+/// Another program that loads a file: its name and its command.
+pub(crate) type Peer = (String, String);
 
-/// How fio reads: the disk's maximum. It reads the same files into memory that it ignores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SequentialFio {
-    block: u64,
-    depth: u64,
-    pages: Pages,
-}
+/// How fio reads: the size of a block, how many are in flight, and the pages of its memory, whose content it ignores.
+type SequentialFio = (u64, u64, Pages);
 
+/// What reaches the disk's maximum.
 const FIO: [SequentialFio; 5] = [
-    SequentialFio { block: 4 << 20, depth: 4, pages: Pages::Huge },
-    SequentialFio { block: 4 << 20, depth: 8, pages: Pages::Huge },
-    SequentialFio { block: 8 << 20, depth: 8, pages: Pages::Huge },
-    SequentialFio { block: 1 << 20, depth: 32, pages: Pages::Huge },
-    SequentialFio { block: 4 << 20, depth: 8, pages: Pages::Small },
+    (4 << 20, 4, Pages::Huge),
+    (4 << 20, 8, Pages::Huge),
+    (8 << 20, 8, Pages::Huge),
+    (1 << 20, 32, Pages::Huge),
+    (4 << 20, 8, Pages::Small),
 ];
 
 /// A contender.
@@ -62,21 +54,27 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
+    /// All for a file of `len` bytes. For a small one the disk has no maximum.
+    pub(crate) fn all(len: u64, peers: &[Peer]) -> impl Iterator<Item = Self> {
+        let fio = FIO.into_iter().filter(move |(block, ..)| *block <= len).map(Self::Fio);
+        fio.chain(COMPARE.iter().map(Self::Own)).chain(peers.iter().cloned().map(Self::Peer))
+    }
+
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Fio(fio) => {
-                let pages = if fio.pages == Pages::Huge { "" } else { ", 4 KiB" };
-                format!("fio {} x {}{pages}", show_size(fio.block), fio.depth)
+            Self::Fio((block, depth, pages)) => {
+                let pages = if *pages == Pages::Huge { "" } else { ", 4 KiB" };
+                format!("fio {} x {depth}{pages}", show_size(*block))
             }
             Self::Own(own) => own.name.into(),
-            Self::Peer(peer) => peer.name.clone(),
+            Self::Peer((name, _)) => name.clone(),
         }
     }
 
     /// Memory used for `bytes` of files.
     pub(crate) fn memory(&self, bytes: u64) -> u64 {
         match self {
-            Self::Fio(fio) => fio.block * fio.depth,
+            Self::Fio((block, depth, _)) => block * depth,
             Self::Own(own) if !own.way.fills_page_cache() => bytes,
             Self::Own(_) | Self::Peer(_) => 2 * bytes,
         }
@@ -84,9 +82,9 @@ impl Contender {
 
     /// Changes the settings until the returned value is dropped. Huge pages for `bytes` are set if permitted;
     /// every other setting is required.
-    pub(crate) fn set(&self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>, Trouble> {
+    pub(crate) fn set(&self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>> {
         let required = |path: &str, value: &str| {
-            Setting::required(path, value, "this device has no such setting")
+            Setting::set(path, value).map_err(refused(path, "this device has no such setting"))
         };
         let (pages, read_ahead) = match self {
             Self::Own(own) => (own.pages, own.read_ahead),
@@ -118,10 +116,10 @@ impl Contender {
         tensors: Tensors,
         verify: bool,
         prepare: impl FnOnce(),
-    ) -> Result<Vec<LoaderReport>, Trouble> {
+    ) -> Result<Vec<LoaderReport>> {
         if let Self::Fio(fio) = self {
             prepare();
-            return fio.run(files);
+            return by_fio(*fio, files);
         }
         // That somebody else's program does not work here is no failure of ours.
         let ends = if matches!(self, Self::Peer(_)) { Status::Unavailable } else { Status::Failed };
@@ -147,36 +145,37 @@ impl Contender {
         Ok(results)
     }
 
-    fn command(&self, file: &DiskFile, tensors: Tensors, verify: bool) -> Result<Command, Trouble> {
+    fn command(&self, file: &DiskFile, tensors: Tensors, verify: bool) -> Result<Command> {
         let mut command = match self {
-            Self::Peer(peer) => {
+            Self::Peer((_, words)) => {
                 let mut command = Command::new("sh");
-                command.args(["-c", &format!("{} \"$@\"", peer.command), "sh"]);
+                command.args(["-c", &format!("{words} \"$@\""), "sh"]);
                 command
             }
-            _ => Command::new(
-                std::env::current_exe().map_err(|error| self.broken(&error.to_string()))?,
-            ),
+            _ => Command::new(std::env::current_exe().map_err(failed("finding this program"))?),
         };
         if let Self::Own(own) = self {
             command.args(["compare-way", "--way", own.name, "--tensors", tensors.name()]);
         }
-        command.args(file.path());
-        if let Some(content) = file.content().filter(|_| verify) {
+        command.args(&file.path);
+        if let Some(content) = file.content.as_ref().filter(|_| verify) {
             command.args(["--verify", &content.seed().to_string()]);
         }
         Ok(command)
     }
 
-    fn accept(&self, told: &LoaderReport, file: &DiskFile, verify: bool) -> Result<(), Trouble> {
-        let data = file.len() - file.content().map_or(0, Pattern::start);
-        match told.verified {
-            _ if told.bytes < data => Err(Trouble::short(&self.name(), told.bytes, data)),
-            Some(false) => {
-                let wrong = || format!("{} found a wrong byte", self.name());
-                Err(Trouble::new(Status::Different, told.difference.clone().unwrap_or_else(wrong)))
+    fn accept(&self, told: &LoaderReport, file: &DiskFile, verify: bool) -> Result<()> {
+        whole(
+            &self.name(),
+            told.bytes,
+            file.len - file.content.as_ref().map_or(0, Pattern::start),
+        )?;
+        match (told.verified, &told.difference) {
+            (Some(false), Some(difference)) => Err(Trouble::different(difference)),
+            (Some(false), None) => {
+                Err(Trouble::different(format!("{} found a wrong byte", self.name())))
             }
-            None if verify => {
+            (None, _) if verify => {
                 Err(self.broken("did not compare the bytes, as requested by --verify"))
             }
             _ => Ok(()),
@@ -184,40 +183,30 @@ impl Contender {
     }
 
     fn broken(&self, how: &str) -> Trouble {
-        Trouble::new(Status::Failed, format!("{} {how}", self.name()))
+        Trouble::broken(format!("{} {how}", self.name()))
     }
 }
 
-impl SequentialFio {
-    /// The variants for a file of `len` bytes: none if it is small.
-    pub(crate) fn for_file(len: u64) -> impl Iterator<Item = Self> {
-        FIO.into_iter().filter(move |fio| fio.block <= len)
+/// Reads all files at once. The result is scaled to reading each once.
+fn by_fio((block, depth, pages): SequentialFio, files: &[DiskFile]) -> Result<Vec<LoaderReport>> {
+    let memory = match pages {
+        Pages::Huge => format!("--mem=mmaphuge --hugepage-size={}", huge_page()),
+        Pages::Small => "--mem=mmap".to_owned(),
+    };
+    let all = format!("--rw=read --ioengine=io_uring --bs={block} --iodepth={depth} {memory}");
+    let mut options: Vec<_> = all.split(' ').map(str::to_owned).collect();
+    for (number, file) in files.iter().enumerate() {
+        let size = LEAST.next_multiple_of(file.len);
+        options.extend([
+            format!("--name=file{number}"),
+            filename(file),
+            format!("--io_size={size}"),
+        ]);
+        options.extend((size > file.len).then(|| format!("--runtime={MOST}")));
     }
-
-    /// Reads all files at once. The result is scaled to reading each once.
-    fn run(self, files: &[DiskFile]) -> Result<Vec<LoaderReport>, Trouble> {
-        let mut command = Command::new("fio");
-        command.args(["--output-format=json", "--thread", "--readonly", "--rw=read"]);
-        command.args(["--ioengine=io_uring", "--direct=1", "--allow_file_create=0"]);
-        command.args([format!("--bs={}", self.block), format!("--iodepth={}", self.depth)]);
-        if self.pages == Pages::Huge {
-            command.args(["--mem=mmaphuge", &format!("--hugepage-size={}", huge_page())]);
-        } else {
-            command.arg("--mem=mmap");
-        }
-        for (number, file) in files.iter().enumerate() {
-            let len = file.len();
-            let size = LEAST.next_multiple_of(len);
-            let [name, size_of_all] = [format!("--name=file{number}"), format!("--io_size={size}")];
-            command.args([name, filename(file), size_of_all]);
-            if size > len {
-                command.arg(format!("--runtime={MOST}"));
-            }
-        }
-        let jobs = fio::run(command)?;
-        let told = jobs.iter().zip(files).map(|(job, file)| told(job, file.len()));
-        told.map(|told| told.ok_or_else(|| no_result(&"nothing was read"))).collect()
-    }
+    let jobs = fio::run(options)?;
+    let told = jobs.iter().zip(files).map(|(job, file)| told(job, file.len));
+    told.map(|told| told.ok_or_else(|| no_result(&"nothing was read"))).collect()
 }
 
 fn told(job: &Value, len: u64) -> Option<LoaderReport> {
@@ -243,6 +232,5 @@ mod tests {
         let told = told(&job, 1_000_000).expect("a result");
         assert!((told.seconds - 0.5).abs() < 1e-9 && told.bytes == 1_000_000, "{told:?}");
         assert!((told.cpu_seconds - 0.075).abs() < 1e-9, "{told:?}");
-        assert_eq!(SequentialFio::for_file(512 << 10).count(), 0, "small files have no maximum");
     }
 }

@@ -7,24 +7,19 @@ mod safetensors;
 
 use clap::{Args, value_parser};
 use dmabuf_dio_terminal::exit::Failure;
-use dmabuf_dio_terminal::signals;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
-use crate::buffer::mapping::{Mapping, Pages};
-use crate::disk::{Caches, DiskFile};
-use crate::host::facts::{facts, lack_of_memory, spare_memory};
-use crate::host::prepare;
-use crate::outcome::{Status, Trouble};
+use crate::disk::{DiskFile, drop_caches};
+use crate::host::{lack_of_memory, prepare, touch_memory};
+use crate::outcome::Result;
 use crate::pattern::Pattern;
-use crate::rows::{Case, Order, Report, Run, measure as run_all};
-use crate::ways::registry::COMPARE;
+use crate::rows::{Case, Order, Report, Run};
 use child::LoaderReport;
-use contender::{Contender, Peer, SequentialFio};
+use contender::{Contender, Peer};
 use safetensors::{Tensors, content};
 
-/// Arguments of `compare`.
+/// Every method of loading a file into memory, and the disk's maximum
 #[derive(Debug, Args)]
-#[command(about = "Every method of loading a file into memory, and the disk's maximum")]
 #[command(after_help = format!("\
 Each method is measured in its own process, from knowing only the path to having all bytes in memory.
 As root, the program allows huge pages and sets read-ahead while a method that needs them is measured.
@@ -54,7 +49,7 @@ pub(crate) struct CompareArgs {
 fn peer(text: &str) -> Result<Peer, String> {
     match text.split_once('=') {
         Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
-            Ok(Peer { name: name.into(), command: command.into() })
+            Ok((name.into(), command.into()))
         }
         _ => Err("write NAME=COMMAND".into()),
     }
@@ -63,36 +58,27 @@ fn peer(text: &str) -> Result<Peer, String> {
 /// Below this length, runs are short and more of them are needed.
 const SMALL: u64 = 1 << 20;
 const MANY: i32 = 5;
-/// Memory is touched in pieces of this size, between which interruption is checked for.
-const PIECE: u64 = 256 << 20;
 
 pub(crate) fn measure(args: &CompareArgs) -> Result<Report, Failure> {
-    let mut facts = facts(&args.common)?;
-    facts.push(("fio", crate::fio::version().into()));
-    facts.push(("processes", args.processes.into()));
-    facts.push(("tensors", args.tensors.name().into()));
+    let mut report = Report::start("compare", &args.common)?;
+    report.fact("fio", crate::fio::version());
+    report.fact("processes", args.processes);
+    report.fact("tensors", args.tensors.name());
     // A peer may change its folder before it opens the file.
     let dir = std::fs::canonicalize(&args.common.dir)?;
-    let mut rows = Vec::new();
     for &bytes in &args.sizes {
         let content = |number| content(bytes, args.tensors, Pattern::new(number));
-        let ending = Some(".safetensors");
-        let files = prepare(&dir, ending, (args.processes, bytes), 0, content)?;
-        let fio = SequentialFio::for_file(bytes).map(Contender::Fio);
-        let peers = args.peers.iter().cloned().map(Contender::Peer);
-        let contenders = fio.chain(COMPARE.iter().map(Contender::Own)).chain(peers);
-        let cases = contenders.map(|contender| {
-            let (files, about) =
-                (&files, vec![("size", bytes.into()), ("way", contender.name().into())]);
+        let files = &prepare(&dir, Some(".safetensors"), (args.processes, bytes), 0, content)?;
+        let cases = Contender::all(bytes, &args.peers).map(|contender| {
+            let about = vec![("size", bytes.into()), ("way", contender.name().into())];
             Case::new(about, move |run| {
-                let files = files.as_ref().map_err(Clone::clone)?;
-                sample(args, files, &contender, run == 1)
+                sample(args, files.as_ref().map_err(Clone::clone)?, &contender, run == 1)
             })
         });
         let runs = args.common.runs * if bytes < SMALL { MANY } else { 1 };
-        rows.extend(run_all(cases.collect(), &args.common.only, 1..=runs, Order::Turns)?);
+        report.measure(cases.collect(), 1..=runs, Order::Turns)?;
     }
-    Ok(Report { bench: "compare", facts, rows })
+    Ok(report)
 }
 
 fn sample(
@@ -100,17 +86,14 @@ fn sample(
     files: &[DiskFile],
     contender: &Contender,
     verify: bool,
-) -> Result<Run, Trouble> {
-    let total = files.iter().map(DiskFile::len).sum();
+) -> Result<Run> {
+    let total = files.iter().map(|file| file.len).sum();
     // The page cache can be reclaimed.
-    if let Some(reason) = lack_of_memory(contender.memory(total).min(total)) {
-        return Err(Trouble::new(Status::Unavailable, reason));
-    }
+    lack_of_memory(contender.memory(total).min(total))?;
     let device = files.first().and_then(DiskFile::device);
     let _until_done = contender.set(total, device.as_deref())?;
-    let caches = Caches::new(args.common.keep_caches);
     for file in files {
-        caches.drop(file);
+        drop_caches(file, args.common.keep_caches);
     }
     // More than is needed: others take some of it in between.
     let touched = 2 * contender.memory(total);
@@ -123,33 +106,4 @@ fn run(told: &[LoaderReport]) -> Run {
         ("seconds", told.iter().map(|told| told.seconds).fold(0.0, f64::max)),
         ("cpu_seconds", told.iter().map(|told| told.cpu_seconds).sum()),
     ]
-}
-
-/// Touches this much memory, or all there is. In a virtual machine the first touch can take seconds
-/// per GiB, and memory that was free for a while may have to be touched again.
-fn touch_memory(len: u64) {
-    let len = len.min(spare_memory());
-    let Ok(mut mapping) = Mapping::anonymous(len, Pages::Huge) else { return };
-    for at in (0..len).step_by(PIECE as usize) {
-        // Errors here surface in the measurement.
-        if signals::caught().is_some() || mapping.populate(at, PIECE.min(len - at)).is_err() {
-            return;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_take_the_last_process_and_total_cpu_time() {
-        let line = r#"{"seconds": 0.5, "cpu_seconds": 0.25,
-            "bytes": 4096, "verified": null, "version": "1.2", "note": null}"#;
-        let told: LoaderReport =
-            serde_json::from_str(line).expect("a result of somebody else's loader");
-        let last = LoaderReport { seconds: 2.0, ..told.clone() };
-        let wanted = vec![("seconds", 2.0), ("cpu_seconds", 0.5)];
-        assert_eq!(run(&[told, last]), wanted);
-    }
 }

@@ -5,10 +5,8 @@ use std::fs::File;
 use std::io;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno as Os;
 
 use crate::args::PROGRAM;
-use crate::outcome::Trouble;
 
 /// Restores the setting when it is dropped. Other programs that change it in this way wait until then.
 #[derive(Debug)]
@@ -29,18 +27,6 @@ impl Setting {
             std::fs::write(path, value)?;
         }
         Ok(Self { path: path.to_owned(), before, _locked: locked })
-    }
-
-    /// The same for a row that cannot be measured without it. `missing`: why there is no such setting.
-    pub(crate) fn required(path: &str, value: &str, missing: &str) -> Result<Self, Trouble> {
-        Self::set(path, value).map_err(|error| {
-            let why = match Os::from_io_error(&error) {
-                Some(Os::NOENT) => missing,
-                Some(Os::ACCESS | Os::PERM | Os::ROFS) => "only root may set it: run as root",
-                _ => return Trouble::failed(path, error),
-            };
-            Trouble::unavailable(path, error, why)
-        })
     }
 }
 
@@ -63,17 +49,15 @@ fn read(path: &str) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Status;
 
     #[test]
-    fn settings_take_turns_and_are_restored_or_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("enabled");
-        std::fs::write(&path, "always [madvise] never\n").expect("write");
-        let name = path.to_str().expect("text");
+    fn settings_take_turns_and_are_restored() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(&file, "always [madvise] never\n").expect("write");
+        let name = file.path().to_str().expect("text");
         drop(Setting::set(name, "madvise").expect("nothing to do"));
-        assert!(std::fs::read_to_string(&path).expect("read").contains('['), "not written");
-        let setting = Setting::required(name, "never", "no").expect("set");
+        assert!(std::fs::read_to_string(&file).expect("read").contains('['), "not written");
+        let setting = Setting::set(name, "never").expect("set");
         std::thread::scope(|scope| {
             let other = scope.spawn(|| drop(Setting::set(name, "always").expect("set in turn")));
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -82,7 +66,6 @@ mod tests {
             other.join().expect("no panic");
         });
         assert_eq!(read(name).expect("read"), "madvise");
-        let trouble = Setting::required("/no/such", "1", "no such kernel").expect_err("no file");
-        assert!(trouble.status == Status::Unavailable && trouble.reason.contains("no such kernel"));
+        assert!(Setting::set("/no/such", "1").is_err());
     }
 }

@@ -15,11 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::median;
+use crate::outcome::{Result, failed};
 
 /// Set by `vm/run --icount`.
 const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
@@ -30,6 +29,13 @@ const QUIET_WINDOWS: u32 = 2;
 const MOST_WINDOWS: u32 = 100;
 /// Nanoseconds of work in a window that are ignored: the variation of a tick.
 const NOISE: f64 = 15_000.0;
+
+/// The middle one, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = ((values.len().max(1) - 1) / 2, values.len() / 2);
+    values.get(low).zip(values.get(high)).map_or(f64::NAN, |(low, high)| f64::midpoint(*low, *high))
+}
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,9 +49,9 @@ pub(crate) enum Unit {
 /// Counts busy time.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// With one CPU.
-    spinner: Option<Spinner>,
-    unit: Unit,
+    /// With one CPU: nanoseconds of an iteration of the idle-time thread.
+    turn_ns: Option<f64>,
+    pub(crate) unit: Unit,
     /// Background load (timer ticks), per elapsed nanosecond.
     background: f64,
     /// The cost of two marks and of waiting for a window.
@@ -62,21 +68,16 @@ pub(crate) struct Mark {
 
 impl Clock {
     /// Starts the clock, and measures what has to be subtracted.
-    pub(crate) fn start() -> Result<Self, Failure> {
-        let failure = |error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)");
-        Self::calibrated().map_err(failure)
-    }
-
-    fn calibrated() -> io::Result<Self> {
-        let one_cpu = thread::available_parallelism()?.get() == 1;
+    pub(crate) fn start() -> Result<Self> {
+        let one_cpu = thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
         let unit = match std::env::var_os(ICOUNT) {
             Some(_) if one_cpu => Unit::Instructions,
             _ => Unit::Nanoseconds,
         };
-        let spinner = one_cpu.then(|| Spinner::start(unit)).transpose()?;
-        let mut clock = Self { spinner, unit, background: 0.0, marks: 0.0, window: 0.0 };
+        let turn_ns = one_cpu.then(|| start_spinning(unit)).transpose()?;
+        let mut clock = Self { turn_ns, unit, background: 0.0, marks: 0.0, window: 0.0 };
         clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())).collect());
-        if clock.spinner.is_some() {
+        if clock.turn_ns.is_some() {
             thread::sleep(50 * WINDOW);
             // What a window has besides, going to sleep and waking up, long ones have as well.
             let [short, long] = [WINDOW, 11 * WINDOW]
@@ -87,15 +88,11 @@ impl Clock {
         Ok(clock)
     }
 
-    pub(crate) fn unit(&self) -> Unit {
-        self.unit
-    }
-
     /// The present moment.
     pub(crate) fn mark(&self) -> Mark {
-        match &self.spinner {
-            Some(spinner) => {
-                let idle = spinner.time();
+        match self.turn_ns {
+            Some(turn) => {
+                let idle = turns() * turn;
                 let elapsed = now(ClockId::MonotonicRaw);
                 Mark { elapsed, busy: elapsed - idle }
             }
@@ -113,7 +110,7 @@ impl Clock {
     /// Waits until the CPU is idle and returns the work until then: memory freed later, work of kernel
     /// threads.
     pub(crate) fn settle(&self) -> f64 {
-        if self.spinner.is_none() {
+        if self.turn_ns.is_none() {
             return 0.0;
         }
         let (mut quiet, mut late) = (0, 0.0);
@@ -142,44 +139,34 @@ impl Clock {
 /// Iterations of the idle-time thread.
 static TURNS: AtomicU64 = AtomicU64::new(0);
 
-/// The idle-time thread, which counts its iterations until the program ends.
+/// Starts the idle-time thread, which counts its iterations until the program ends, with `SCHED_IDLE` (see sched(7)).
+/// Returns the nanoseconds of an iteration.
 ///
 /// The scheduler's clock is not suitable: it charges interrupt entry and the switch to another task
 /// to this thread, up to a quarter of the cost of a direct read.
-#[derive(Debug)]
-struct Spinner {
-    turn_ns: f64,
-}
-
-impl Spinner {
-    /// Starts the thread with `SCHED_IDLE` (see sched(7)).
-    fn start(unit: Unit) -> io::Result<Self> {
-        let thread = thread::Builder::new().spawn(|| {
-            let mut turns = 0;
-            // Without the processor's hint for waiting, with which emulation takes long.
-            loop {
-                turns += 1;
-                TURNS.store(turns, Ordering::Relaxed);
-            }
-        })?;
-        // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
-        let param: libc::sched_param = unsafe { std::mem::zeroed() };
-        // SAFETY: the thread does not end, so its handle is alive.
-        let errno = unsafe {
-            libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_IDLE, &raw const param)
-        };
-        if errno != 0 {
-            return Err(io::Error::from_raw_os_error(errno));
+fn start_spinning(unit: Unit) -> Result<f64> {
+    let thread = thread::Builder::new().spawn(|| {
+        let mut turns = 0;
+        // Without the processor's hint for waiting, with which emulation takes long.
+        loop {
+            turns += 1;
+            TURNS.store(turns, Ordering::Relaxed);
         }
-        let turn = (0..20).map(|_| time_of_a_turn()).fold(f64::MAX, f64::min);
-        // A turn has a whole number of instructions; what is more was the timer's.
-        Ok(Self { turn_ns: if unit == Unit::Instructions { turn.round() } else { turn } })
+    });
+    let failed = failed("an idle-time thread, see sched(7),");
+    let thread = thread.map_err(&failed)?;
+    // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
+    let param: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: the thread does not end, so its handle is alive.
+    let errno = unsafe {
+        libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_IDLE, &raw const param)
+    };
+    if errno != 0 {
+        return Err(failed(io::Error::from_raw_os_error(errno)));
     }
-
-    /// Nanoseconds it ran.
-    fn time(&self) -> f64 {
-        turns() * self.turn_ns
-    }
+    let turn = (0..20).map(|_| time_of_a_turn()).fold(f64::MAX, f64::min);
+    // A turn has a whole number of instructions; what is more was the timer's.
+    Ok(if unit == Unit::Instructions { turn.round() } else { turn })
 }
 
 fn turns() -> f64 {

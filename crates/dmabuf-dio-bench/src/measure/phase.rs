@@ -20,18 +20,8 @@ pub(crate) enum Phase {
     Close,
 }
 
-impl Phase {
-    pub(crate) const ALL: [Self; 4] = [Self::Allocation, Self::Io, Self::Load, Self::Close];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Allocation => "allocation",
-            Self::Io => "io",
-            Self::Load => "load",
-            Self::Close => "close",
-        }
-    }
-}
+/// In results.
+pub(crate) const PHASES: [&str; 4] = ["allocation", "io", "load", "close"];
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! marker {

@@ -9,9 +9,8 @@ use std::ptr;
 use libc::iocb;
 use rustix::io::Errno as Os;
 
-use super::memory::BLOCK;
-use crate::outcome::{Trouble, failed};
-use crate::ways::flight::{Engine, mark};
+use crate::outcome::{Result, Trouble, failed};
+use crate::ways::ring::{Engine, Request};
 
 /// `struct io_event` of `linux/aio_abi.h`.
 #[repr(C)]
@@ -37,7 +36,7 @@ fn call(number: i64) -> io::Result<usize> {
 }
 
 impl Libaio {
-    pub(crate) fn new(file: &File, depth: u32) -> Result<Self, Trouble> {
+    pub(crate) fn new(file: &File, depth: u32) -> Result<Self> {
         let mut context = 0_usize;
         // SAFETY: writes the context it makes to the address it is given.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) };
@@ -53,17 +52,6 @@ impl Libaio {
             events: vec![AioEvent::default(); depth],
         })
     }
-
-    /// Adds a read of a block to those of the next turn. The memory must be valid until it has arrived.
-    pub(crate) fn queue(&mut self, tag: u32, place: u64, offset: u64) {
-        let request = &mut self.requests[tag as usize];
-        request.aio_data = mark(tag, BLOCK as u32);
-        request.aio_fildes = self.file as u32;
-        request.aio_buf = place;
-        request.aio_nbytes = BLOCK;
-        request.aio_offset = offset as i64;
-        self.queued.push(ptr::from_mut(request));
-    }
 }
 
 impl Drop for Libaio {
@@ -74,7 +62,23 @@ impl Drop for Libaio {
 }
 
 impl Engine for Libaio {
-    fn turn(&mut self, least: u32, mut arrived: impl FnMut(u64, i32)) -> Result<(), Trouble> {
+    unsafe fn queue(
+        &mut self,
+        mark: u64,
+        Request { offset, place, len, .. }: Request,
+    ) -> Result<()> {
+        // The lower half of a mark is below the depth, and no request in flight has the same.
+        let request = &mut self.requests[mark as u32 as usize];
+        request.aio_data = mark;
+        request.aio_fildes = self.file as u32;
+        request.aio_buf = place;
+        request.aio_nbytes = len.into();
+        request.aio_offset = offset as i64;
+        self.queued.push(ptr::from_mut(request));
+        Ok(())
+    }
+
+    fn turn(&mut self, least: u32, mut arrived: impl FnMut(u64, i32)) -> Result<()> {
         let mut start = 0;
         while start < self.queued.len() {
             let rest = &self.queued[start..];

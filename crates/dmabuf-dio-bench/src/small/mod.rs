@@ -2,46 +2,33 @@
 //! `small`: the table of the thread "iomap: add simple dio path for small direct I/O", for lent memory
 //! and for memory of the process.
 
-mod appends;
-mod gather;
 mod libaio;
-mod memory;
 mod reader;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use clap::{Args, value_parser};
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
-use io_uring::{IoUring, opcode, types};
+use dmabuf_dio_terminal::exit::Failure;
+use io_uring::IoUring;
 use rustix::fs::{SeekFrom, seek};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{DiskFile, IoMode};
 use crate::fio::{self, number};
-use crate::host::facts::facts;
+use crate::measure::Span;
 use crate::measure::clock::{Clock, Unit};
-use crate::measure::meter::Span;
 use crate::measure::phase::Phase;
-use crate::outcome::{Status, Trouble, failed};
+use crate::outcome::{Result, Trouble, failed, whole};
 use crate::pattern::Pattern;
-use crate::rows::{Case, Members, Order, Report, Run, measure as run_all};
-use crate::ways::flight::mark;
+use crate::rows::{Case, Order, Report, Run};
 use crate::ways::ring::Uring;
-use appends::Appends;
-use gather::GatherReader;
 use libaio::Libaio;
-use memory::{BLOCK, MemoryKind, ReadBlocks};
-use reader::{BlockReader, Reader, batch};
+use reader::{Appends, BLOCK, BlockReader, GatherReader, MemoryKind, ReadBlocks, Reader, batch};
 
-/// Arguments of `small`.
+/// Random direct reads of 4 KiB: file systems and disk, libaio and `io_uring`, by queue depth
 #[derive(Debug, Args)]
-#[command(
-    about = "Random direct reads of 4 KiB: file systems and disk, libaio and io_uring, by queue depth"
-)]
 #[command(after_help = format!("\
 Every read but fio's is compared in a run that does not count. Of a block device nothing is written.
 Memory is the process's (user), registered with io_uring, or a dma-buf's that the module lends.
@@ -77,11 +64,9 @@ pub(crate) struct SmallArgs {
 }
 
 /// How requests are submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EngineKind {
     Libaio,
-    #[serde(rename = "io_uring")]
     Uring,
     /// By the library.
     Gather,
@@ -90,42 +75,47 @@ enum EngineKind {
 /// A way of reading.
 #[derive(Clone, Copy, Debug)]
 struct Way {
+    name: &'static str,
     engine: EngineKind,
-    polled: bool,
     memory: MemoryKind,
+    polled: bool,
     /// By fio, not by this program.
     fio: bool,
 }
 
+const ENGINES: [(&str, EngineKind, MemoryKind); 5] = [
+    ("libaio", EngineKind::Libaio, MemoryKind::User),
+    ("io_uring", EngineKind::Uring, MemoryKind::User),
+    ("io_uring", EngineKind::Uring, MemoryKind::Registered),
+    ("io_uring", EngineKind::Uring, MemoryKind::Lent),
+    ("gather", EngineKind::Gather, MemoryKind::Lent),
+];
+
 /// Every way: libaio has no polling, fio no lent memory.
 fn ways() -> impl Iterator<Item = Way> {
-    use EngineKind::{Gather, Libaio, Uring};
-    use MemoryKind::{Lent, Registered, User};
-    let engines =
-        [(Libaio, User), (Uring, User), (Uring, Registered), (Uring, Lent), (Gather, Lent)];
-    let all = [false, true].into_iter().flat_map(move |polled| {
-        engines.into_iter().flat_map(move |(engine, memory)| {
-            [false, true].map(|fio| Way { engine, polled, memory, fio })
+    let all = [false, true].into_iter().flat_map(|polled| {
+        ENGINES.into_iter().flat_map(move |(name, engine, memory)| {
+            [false, true].map(|fio| Way { name, engine, memory, polled, fio })
         })
     });
-    all.filter(|way| !(way.polled && way.engine == Libaio || way.fio && way.memory == Lent))
+    all.filter(|way| {
+        !(way.polled && way.engine == EngineKind::Libaio
+            || way.fio && way.memory == MemoryKind::Lent)
+    })
 }
 
 pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
-    let mut facts = facts(&args.common)?;
+    let mut report = Report::start("small", &args.common)?;
     let dir = [args.common.dir.clone()];
     let paths = if args.on.is_empty() { &dir[..] } else { &args.on };
     let targets = (0..).zip(paths).map(|(number, path)| target(path, args.size, number));
-    let targets = targets.collect::<Result<Vec<_>, _>>()?;
-    let clock = Clock::start()?;
-    let fio = if args.no_fio { None } else { fio::version() };
-    facts.extend([
-        ("fio", fio.into()),
-        ("reads", args.reads.into()),
-        ("append_every", args.append_every.into()),
-        ("unit", json!(clock.unit())),
-    ]);
-    let offsets = offsets(args);
+    let targets = targets.collect::<Result<Vec<_>>>()?;
+    let clock = &Clock::start()?;
+    report.fact("fio", if args.no_fio { None } else { fio::version() });
+    report.fact("reads", args.reads);
+    report.fact("append_every", args.append_every);
+    report.fact("unit", json!(clock.unit));
+    let offsets = &offsets(args);
     let mut cases = Vec::new();
     for (target, disk) in &targets {
         // One call of gather makes all reads, and fio does not append.
@@ -133,38 +123,37 @@ pub(crate) fn measure(args: &SmallArgs) -> Result<Report, Failure> {
         let ways = ways().filter(|way| !(args.no_fio && way.fio));
         for way in ways.filter(|way| args.append_every.is_none() || appends(way)) {
             for &depth in &args.depths {
-                let point = Point { way, target, disk, depth, args };
-                let (clock, offsets) = (&clock, &offsets[..]);
-                cases.push(Case::new(point.about(), move |run| match run {
-                    0 => point.compare(offsets).map(|()| Run::new()),
+                let point = Point { way, disk, depth, args };
+                let polled = if way.polled { " polled" } else { "" };
+                let about = vec![
+                    ("target", target.as_str().into()),
+                    ("way", format!("{}{polled}", way.name).into()),
+                    ("memory", format!("{:?}", way.memory).to_lowercase().into()),
+                    ("by", if way.fio { "fio" } else { "us" }.into()),
+                    ("depth", depth.into()),
+                ];
+                cases.push(Case::new(about, move |run| match run {
+                    0 => point.compare(offsets),
                     _ => point.run(offsets, clock),
                 }));
             }
         }
     }
-    let rows = run_all(cases, &args.common.only, 0..=args.common.runs, Order::Turns)?;
-    Ok(Report { bench: "small", facts, rows })
+    report.measure(cases, 0..=args.common.runs, Order::Turns)?;
+    Ok(report)
 }
 
 /// Creates the file, or opens the block device. Its name is that of the file system, or "raw".
-fn target(path: &Path, size: u64, number: u64) -> Result<(String, DiskFile), Failure> {
+fn target(path: &Path, size: u64, number: u64) -> Result<(String, DiskFile)> {
     if !path.metadata().is_ok_and(|facts| facts.file_type().is_block_device()) {
         let disk = DiskFile::create(path, Some(""), size, Pattern::new(number))?;
-        return Ok((disk.file_system().unwrap_or_else(|| "file".into()), disk));
+        return Ok((disk.file_system.clone().unwrap_or_else(|| "file".into()), disk));
     }
     let disk = DiskFile::existing(path, size);
-    let len = disk.open(IoMode::Direct).and_then(|_| {
-        seek(disk.open(IoMode::Buffer)?, SeekFrom::End(0)).map_err(failed("seeking"))
-    });
-    let (what, hint) = match len {
-        Ok(len) if len >= size => return Ok(("raw".into(), disk)),
-        Ok(len) => (format!("has {len} bytes, of {size}"), "choose a smaller --size"),
-        Err(trouble) => (
-            format!("cannot be read: {}", trouble.reason),
-            "run as root, or choose another device: --on PATH",
-        ),
-    };
-    Err(Failure::new(FAILED, format!("{}: {what}", path.display()), hint))
+    disk.open(IoMode::Direct)?;
+    let len = seek(disk.open(IoMode::Buffer)?, SeekFrom::End(0)).map_err(failed("seeking"))?;
+    whole("the block device", len, size)?;
+    Ok(("raw".into(), disk))
 }
 
 /// The offsets to read from, the same for all rows.
@@ -185,76 +174,50 @@ fn offsets(args: &SmallArgs) -> Vec<u64> {
 #[derive(Clone, Copy, Debug)]
 struct Point<'t> {
     way: Way,
-    target: &'t str,
     disk: &'t DiskFile,
     depth: u32,
     args: &'t SmallArgs,
 }
 
 impl Point<'_> {
-    fn about(&self) -> Members {
-        let engine = json!(self.way.engine);
-        let polled = if self.way.polled { " polled" } else { "" };
-        vec![
-            ("target", self.target.into()),
-            ("way", format!("{}{polled}", engine.as_str().unwrap_or_default()).into()),
-            ("memory", json!(self.way.memory)),
-            ("by", if self.way.fio { "fio" } else { "us" }.into()),
-            ("depth", self.depth.into()),
-        ]
-    }
-
     /// Creates the reader for these offsets.
-    fn reader(&self, offsets: &[u64]) -> Result<Box<dyn Reader>, Trouble> {
+    fn reader(&self, offsets: &[u64]) -> Result<Box<dyn Reader>> {
         let (Way { engine, polled, memory, .. }, depth) = (self.way, self.depth);
         let file = self.disk.open(IoMode::Direct)?;
         if engine == EngineKind::Gather {
             return Ok(Box::new(GatherReader::new(self.disk, depth, offsets, polled)?));
         }
-        let user = memory == MemoryKind::User;
         let memory = ReadBlocks::new(memory, depth)?;
         let appends = self.args.append_every.map(|every| Appends::new(self.disk, every));
         let appends = appends.transpose()?;
         if engine == EngineKind::Libaio {
             let engine = Libaio::new(file, depth)?;
-            let queue = |engine: &mut Libaio, tag, place, offset| {
-                engine.queue(tag, place, offset);
-                Ok(())
-            };
-            return Ok(Box::new(BlockReader { engine, queue, memory, depth, appends }));
+            return Ok(Box::new(BlockReader { engine, memory, depth, appends }));
         }
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
         if polled {
             builder.setup_iopoll();
         }
-        let mut engine = Uring::new(&builder, depth, Some(file), polled)?;
+        let mut engine = Uring::new(&builder, depth, file, polled)?;
         memory.register(&mut engine)?;
-        let queue = move |engine: &mut Uring, tag, place, offset| {
-            let (file, place, len) = (types::Fixed(0), place as *mut u8, BLOCK as u32);
-            let request = if user {
-                opcode::Read::new(file, place, len).offset(offset).build()
-            } else {
-                opcode::ReadFixed::new(file, place, len, 0).offset(offset).build()
-            };
-            // SAFETY: the memory is there until the engine, which is dropped first, is gone.
-            unsafe { engine.queue(mark(tag, len), request) }
-        };
-        Ok(Box::new(BlockReader { engine, queue, memory, depth, appends }))
+        Ok(Box::new(BlockReader { engine, memory, depth, appends }))
     }
 
     /// Reads from all offsets and compares. fio is not compared.
-    fn compare(&self, offsets: &[u64]) -> Result<(), Trouble> {
-        if !self.way.fio {
+    fn compare(&self, offsets: &[u64]) -> Result<Run> {
+        if self.way.fio {
+            self.disk.open(IoMode::Direct)?;
+        } else {
             self.reader(offsets)?.compare(offsets, self.disk)?;
             // The comparison may have left pages in the page cache, where direct reads look first.
             self.disk.forget();
         }
-        Ok(())
+        Ok(Run::new())
     }
 
     /// Reads from all offsets, and returns the cost.
-    fn run(&self, offsets: &[u64], clock: &Clock) -> Result<Run, Trouble> {
+    fn run(&self, offsets: &[u64], clock: &Clock) -> Result<Run> {
         if self.way.fio {
             return self.by_fio(offsets.len() as u64, clock);
         }
@@ -272,10 +235,10 @@ impl Point<'_> {
 
     /// Where all CPU work is counted, fio runs with the number of reads and with twice that number: the
     /// difference does not contain fio's start-up.
-    fn by_fio(&self, reads: u64, clock: &Clock) -> Result<Run, Trouble> {
+    fn by_fio(&self, reads: u64, clock: &Clock) -> Result<Run> {
         let (job, some) = self.fio_once(reads, clock)?;
         let of = |name| number(&job, name);
-        if clock.unit() == Unit::Nanoseconds {
+        if clock.unit == Unit::Nanoseconds {
             let cpu_ns = of("/read/runtime") * 1e6 * (of("/usr_cpu") + of("/sys_cpu")) / 100.0;
             return Ok(costs(of("/read/iops"), cpu_ns / of("/read/total_ios")));
         }
@@ -284,39 +247,36 @@ impl Point<'_> {
     }
 
     /// The output of a run of fio, and the CPU's work meanwhile.
-    fn fio_once(&self, reads: u64, clock: &Clock) -> Result<(Value, f64), Trouble> {
+    fn fio_once(&self, reads: u64, clock: &Clock) -> Result<(Value, f64)> {
         clock.settle();
         let mark = clock.mark();
-        let jobs = fio::run(self.fio(reads)?)?;
+        let jobs = fio::run(self.fio(reads))?;
         let busy = clock.busy_since(mark);
-        let job =
-            jobs.into_iter().next().filter(|job| number(job, "/read/total_ios") >= reads as f64);
-        let few = || Trouble::new(Status::Failed, format!("fio made fewer than {reads} reads"));
+        let job = jobs.into_iter().next();
+        let few = || Trouble::broken(format!("fio made fewer than {reads} reads"));
+        let job = job.filter(|job| number(job, "/read/total_ios") >= reads as f64);
         Ok((job.ok_or_else(few)?, busy))
     }
 
     /// The cheapest options of fio: requests in batches, no statistics per request.
-    fn fio(&self, reads: u64) -> Result<Command, Trouble> {
-        self.disk.open(IoMode::Direct)?;
-        let (depth, batch) = (self.depth, batch(self.depth));
-        let mut command = Command::new("fio");
-        command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
-        command.args(["--name=small", "--rw=randread", "--direct=1", "--norandommap"]);
-        command.args(["--gtod_reduce=1", "--invalidate=0", "--mem=mmap"]);
-        command.arg(fio::filename(self.disk));
-        command.args([format!("--bs={BLOCK}"), format!("--size={}", self.args.size)]);
-        command.args([format!("--io_size={}", reads * BLOCK), format!("--iodepth={depth}")]);
-        command.arg(format!("--iodepth_batch_submit={batch}"));
-        command.arg(format!("--iodepth_batch_complete_min={batch}"));
-        command.arg(format!("--iodepth_batch_complete_max={depth}"));
-        if self.way.engine == EngineKind::Libaio {
-            command.arg("--ioengine=libaio");
-        } else {
-            command.args(["--ioengine=io_uring", "--registerfiles=1", "--nonvectored=1"]);
-        }
-        command.args(self.way.polled.then_some("--hipri=1"));
-        command.args((self.way.memory == MemoryKind::Registered).then_some("--fixedbufs=1"));
-        Ok(command)
+    fn fio(&self, reads: u64) -> impl Iterator<Item = String> {
+        let Self { way, disk, depth, args } = *self;
+        let batch = batch(depth);
+        let engine = match way.engine {
+            EngineKind::Libaio => "--ioengine=libaio",
+            _ => "--ioengine=io_uring --registerfiles=1 --nonvectored=1",
+        };
+        let polled = if way.polled { "--hipri=1" } else { "" };
+        let fixed = if way.memory == MemoryKind::Registered { "--fixedbufs=1" } else { "" };
+        let options = format!(
+            "--name=small --rw=randread --norandommap --gtod_reduce=1 --invalidate=0 --mem=mmap --bs={BLOCK} \
+             --size={} --io_size={} --iodepth={depth} --iodepth_batch_submit={batch} \
+             --iodepth_batch_complete_min={batch} --iodepth_batch_complete_max={depth} {engine} {polled} {fixed}",
+            args.size,
+            reads * BLOCK,
+        );
+        let options: Vec<_> = options.split_whitespace().map(str::to_owned).collect();
+        options.into_iter().chain([fio::filename(disk)])
     }
 }
 

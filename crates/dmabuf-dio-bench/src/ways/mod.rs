@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every way of having a file in memory, for all benchmarks.
 
-pub(crate) mod flight;
 pub(crate) mod held;
 pub(crate) mod module;
 mod parallel;
@@ -12,29 +11,34 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use dmabuf_dio::{Backend, Errno, Kind, Loader};
+use dmabuf_dio::{Backend, Kind, Loader};
 use dmabuf_dio_sys::heap;
 use io_uring::IoUring;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno as Os;
+use rustix::mm::ProtFlags;
 
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd, open_heap};
 use crate::disk::{DiskFile, IoMode};
 use crate::host::setting::Setting;
-use crate::measure::meter::Meter;
-use crate::outcome::{Trouble, failed, repeat, whole};
+use crate::measure::Meter;
+use crate::outcome::{Result, Trouble, failed, refused, repeat, whole};
 use held::{Held, Memory};
 use ring::Uring;
 
 const RING_ENTRIES: u32 = 16;
 /// Minimum size that `malloc` returns to the kernel when it is freed.
 const MALLOC_BY_MMAP: i32 = 128 << 10;
-/// Maximum length of a registered buffer.
+/// Maximum length of a registered buffer, and that of a slot.
 const MOST_REGISTERED: u64 = 1 << 30;
+const SLOT: u64 = 64 << 20;
 const READ_GATHER: &str = "/sys/module/dma_heap/parameters/read_gather";
 /// Larger than any buffer: all memory is allocated before the first read.
 const ALL: u64 = 1 << 40;
+
+/// Bytes of a request, and how many are in flight.
+pub(crate) type Requests = (u64, u32);
 
 /// A way of having a file in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,11 +63,11 @@ pub(crate) enum Way {
     /// Only attach a buffer to the module.
     Attach(BufferKind),
     /// READ of the module into an attached buffer; 0 selects its default.
-    ModuleRead { chunk: u64, depth: u32 },
+    ModuleRead(Requests),
     /// `READ_FIXED` on lent pages.
-    Slots { chunk: u64, depth: u32 },
+    Slots(Requests),
     /// `READ_FIXED` into a registered memfd, whose pages have been allocated before.
-    Registered { chunk: u64, depth: u32 },
+    Registered(Requests),
     /// The library.
     Library { backend: Option<Backend>, kind: Kind, huge_pages: bool },
     /// `pread()` into zeroed memory, as a fresh process gets it.
@@ -74,8 +78,8 @@ pub(crate) enum Way {
     Map,
     /// `pread()` with `O_DIRECT` into huge pages, in pieces of this many bytes.
     Pread { piece: u64 },
-    /// `io_uring` with `O_DIRECT` into 4 KiB pages.
-    Ring { piece: u64, depth: u32 },
+    /// `io_uring` with `O_DIRECT` into 4 KiB pages: none are registered, allocation and I/O do not overlap.
+    Ring(Requests),
 }
 
 impl Way {
@@ -100,194 +104,183 @@ impl Way {
     }
 
     /// Loads the file, in phases.
-    pub(crate) fn run(self, setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
-        match self {
+    pub(crate) fn run(self, setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Result<Held> {
+        Ok(match self {
             Self::Read { kind, mode, mapped } => {
                 let (file, len) = setup.open(mode)?;
-                let maker = Maker::new(kind)?;
-                let (buffer, mapping) = meter.allocation(|| {
-                    let buffer = maker.make(len)?;
-                    let mapping = mapped.then(|| buffer.map_with_pages()).transpose()?;
-                    Ok((buffer, mapping))
-                })?;
+                let map = |buffer: &Buffer| mapped.then(|| buffer.map_with_pages()).transpose();
+                let (buffer, mapping) = allocate(kind, len, meter, map)?;
                 let mapping = meter.io(|| {
                     let mut mapping = mapping.map_or_else(|| buffer.map(), Ok)?;
                     buffer.read(file, &mut mapping)?;
                     Ok(mapping)
                 })?;
-                Ok(Held::mapped(buffer, mapping))
+                Held { mapping: Some(mapping), ..buffer.into() }
             }
             Self::Copy { kind, again } => {
                 let (file, len) = setup.open(IoMode::Direct)?;
-                let maker = Maker::new(kind)?;
-                let buffer = meter.allocation(|| {
-                    let buffer = maker.make(len)?;
-                    if again {
-                        buffer.copy_file_range(file)?;
-                    }
-                    Ok(buffer)
-                })?;
+                let copy =
+                    |buffer: &Buffer| if again { buffer.copy_file_range(file) } else { Ok(()) };
+                let (buffer, ()) = allocate(kind, len, meter, copy)?;
                 meter.io(|| buffer.copy_file_range(file))?;
-                Ok(Held::buffer(buffer))
+                buffer.into()
             }
             Self::Parallel { huge } => {
                 let (file, len) = setup.open(IoMode::Direct)?;
                 let (buffer, mapping) = meter.load(|| parallel::load(file, len, huge))?;
-                Ok(Held::mapped(buffer, mapping))
+                Held { mapping: Some(mapping), ..buffer.into() }
             }
-            Self::Sendfile => sendfile(setup, meter),
-            Self::HeapLoad { mode, gather } => by_heap(mode, gather, setup, meter),
+            // The dma-buf is created last, which also allocates the memfd's pages.
+            Self::Sendfile => {
+                let (file, len) = setup.open(IoMode::Direct)?;
+                let maker = Maker::new(BufferKind::UdmabufMemfd)?;
+                let empty = meter.allocation(|| memfd(len))?;
+                meter.io(|| empty.sendfile(file))?;
+                meter.allocation(|| maker.cover(empty))?.into()
+            }
+            Self::HeapLoad { mode, gather } => by_heap(mode, gather, setup, meter)?,
             Self::ModuleLoad { mode, gather } => {
                 let (file, len) = setup.open(mode)?;
-                module::load(file, len, if gather { 0 } else { ALL }, meter)
+                let gather = if gather { 0 } else { ALL };
+                let (buffer, context) = meter.load(|| module::load(file, len, gather))?;
+                Held { context: Some(context), ..buffer.into() }
             }
             Self::Allocate => {
-                let len = setup.open(IoMode::Buffer)?.1;
-                let maker = Maker::new(BufferKind::DmaBuf)?;
-                let buffer = meter.allocation(|| maker.make(len))?;
-                Ok(Held::of(Memory::Unfilled(Some(buffer))))
+                let (buffer, ()) = allocate(BufferKind::DmaBuf, setup.len, meter, |_| Ok(()))?;
+                Memory::Unfilled(buffer).into()
             }
             Self::Attach(kind) => {
-                let buffer = Maker::new(kind)?.make(setup.open(IoMode::Buffer)?.1)?;
-                let context = meter.allocation(|| module::attach(&buffer))?;
-                let held = Held::of(Memory::Unfilled(None)).in_context(context);
-                Ok(Held { unmeasured: Some(buffer), ..held })
+                let buffer = Maker::new(kind)?.make(setup.len)?;
+                let context = Some(meter.allocation(|| module::attach(&buffer))?);
+                Held { context, unmeasured: Some(buffer), ..Held::default() }
             }
-            Self::ModuleRead { chunk, depth } => {
+            Self::ModuleRead(requests) => {
                 let (file, len) = setup.open(IoMode::Direct)?;
-                let (buffer, context) = module::attached(len, meter)?;
-                meter.io(|| module::read(&context, file, len, chunk, depth))?;
-                Ok(Held::buffer(buffer).in_context(context))
+                let (buffer, context) = allocate(BufferKind::DmaBuf, len, meter, module::attach)?;
+                meter.io(|| module::read(&context, file, len, requests))?;
+                Held { context: Some(context), ..buffer.into() }
             }
-            Self::Slots { chunk, depth } => {
+            Self::Slots(requests) => {
                 let len = setup.open(IoMode::Direct)?.1;
-                let (buffer, context) = module::attached(len, meter)?;
-                module::read_slots(setup.ring()?, &context, len, (chunk, depth), meter)?;
-                Ok(Held { registered: true, ..Held::buffer(buffer).in_context(context) })
+                let (buffer, context) = allocate(BufferKind::DmaBuf, len, meter, module::attach)?;
+                let ring = setup.ring()?;
+                meter.allocation(|| ring.register_slots(context.as_fd(), len, SLOT))?;
+                // SAFETY: the slots cover the attached dma-buf, which is not memory of Rust's.
+                meter.io(|| unsafe { ring.read(0, SLOT, len, requests) })?;
+                Held { registered: true, context: Some(context), ..buffer.into() }
             }
-            Self::Registered { chunk, depth } => registered_memfd((chunk, depth), setup, meter),
+            Self::Registered(requests) => registered_memfd(requests, setup, meter)?,
             Self::Library { backend, kind, huge_pages } => {
-                let loader = match setup.disk.path() {
+                let loader = match setup.disk.path.as_deref() {
                     Some(path) => Loader::new(path),
                     None => Loader::from_fd(setup.disk.open(IoMode::Buffer)?.as_fd()),
                 };
                 let loader = loader.backend(backend).kind(kind).huge_pages(huge_pages);
-                let loaded = meter.load(|| loader.load()).map_err(Trouble::of_library)?;
-                Ok(Held::of(Memory::Library(loaded)))
+                Memory::Library(meter.load(|| Ok(loader.load()?))?).into()
             }
             Self::Zeroed => {
                 let (file, len) = setup.open(IoMode::Buffer)?;
                 // SAFETY: changes where later allocations come from, as a fresh process has it.
                 // Otherwise malloc keeps what was freed, and only the first allocation has page faults.
                 unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MALLOC_BY_MMAP) };
-                let mut bytes = meter.allocation(|| vec![0_u8; len as usize]);
-                meter.io(|| file.read_exact_at(&mut bytes, 0)).map_err(failed("pread"))?;
-                Ok(Held::of(Memory::Vec(bytes)))
+                let mut bytes = meter.allocation(|| Ok(vec![0_u8; len as usize]))?;
+                meter.io(|| file.read_exact_at(&mut bytes, 0).map_err(failed("pread")))?;
+                Memory::Vec(bytes).into()
             }
-            Self::Malloc => meter.load(|| malloc(setup)),
-            Self::Map => meter.load(|| map(setup)),
-            Self::Pread { piece } => meter.load(|| pread(piece, setup)),
-            Self::Ring { piece, depth } => meter.load(|| by_ring(piece, depth, setup)),
-        }
+            Self::Malloc | Self::Map | Self::Pread { .. } | Self::Ring(_) => {
+                meter.load(|| self.simple(setup))?.into()
+            }
+        })
+    }
+
+    /// One of the ways without phases, which only `compare` has.
+    fn simple(self, setup: &Setup<'_>) -> Result<Memory> {
+        let mode =
+            if matches!(self, Self::Malloc | Self::Map) { IoMode::Buffer } else { IoMode::Direct };
+        let (file, len) = setup.open(mode)?;
+        Ok(Memory::Mapping(match self {
+            Self::Map => {
+                let mapping = Mapping::shared(file.as_fd(), len, ProtFlags::READ)?;
+                // SAFETY: nobody else knows the file, so nobody changes or shrinks it.
+                for byte in unsafe { mapping.content() }.iter().step_by(rustix::param::page_size())
+                {
+                    std::hint::black_box(*byte);
+                }
+                mapping
+            }
+            Self::Pread { piece } => {
+                let mut mapping = Mapping::anonymous(len, Pages::Huge)?;
+                // SAFETY: this process alone has the memory.
+                let bytes = unsafe { mapping.bytes() };
+                repeat("pread with O_DIRECT", len, |done| {
+                    let end = len.min(done + piece) as usize;
+                    rustix::io::pread(file, &mut bytes[done as usize..end], done)
+                })?;
+                mapping
+            }
+            Self::Ring(requests) => {
+                let mapping = Mapping::anonymous(len, Pages::Small)?;
+                let mut ring = Uring::new(&IoUring::builder(), requests.1, file, false)?;
+                // SAFETY: this process alone has the memory, all of which is mapped.
+                unsafe { ring.read(mapping.address() as u64, u64::MAX, len, requests)? };
+                mapping
+            }
+            _ => {
+                let mut bytes = Vec::with_capacity(len as usize);
+                repeat("read", len, |_| rustix::io::read(file, spare_capacity(&mut bytes)))?;
+                return Ok(Memory::Vec(bytes));
+            }
+        }))
     }
 }
 
-/// Creates the dma-buf last, which also allocates the memfd's pages.
-fn sendfile(setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
-    let (file, len) = setup.open(IoMode::Direct)?;
-    let maker = Maker::new(BufferKind::UdmabufMemfd)?;
-    let empty = meter.allocation(|| memfd(len))?;
-    meter.io(|| empty.sendfile(file))?;
-    Ok(Held::buffer(meter.allocation(|| maker.cover(empty))?))
+/// Makes a buffer, and something of it.
+fn allocate<T>(
+    kind: BufferKind,
+    len: u64,
+    meter: &mut Meter<'_>,
+    something: impl FnOnce(&Buffer) -> Result<T>,
+) -> Result<(Buffer, T)> {
+    let maker = Maker::new(kind)?;
+    meter.allocation(|| {
+        let buffer = maker.make(len)?;
+        let something = something(&buffer)?;
+        Ok((buffer, something))
+    })
 }
 
-fn by_heap(
-    mode: IoMode,
-    gather: bool,
-    setup: &Setup<'_>,
-    meter: &mut Meter<'_>,
-) -> Result<Held, Trouble> {
+fn by_heap(mode: IoMode, gather: bool, setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held> {
     const FLAG: &str = "DMA_HEAP_FLAG_READ_FILE";
-    let missing = "this kernel has no LOAD by heap flag; see kernel/series";
-    let all = || Setting::required(READ_GATHER, &ALL.to_string(), missing);
-    let _until_done = (!gather).then(all).transpose()?;
+    const MISSING: &str = "this kernel lacks it; see kernel/series";
+    let all = || Setting::set(READ_GATHER, &ALL.to_string());
+    let _until_done = (!gather).then(all).transpose().map_err(refused(READ_GATHER, MISSING))?;
     let (file, len) = setup.open(mode)?;
     let heap = open_heap()?;
     let load = || heap::alloc_read_file(heap.as_fd(), len, file.as_fd(), 0);
-    let (fd, done) = meter.load(load).map_err(|errno| match errno {
-        Errno::INVAL => {
-            Trouble::unavailable(FLAG, errno, "this kernel lacks it; see kernel/series")
-        }
-        _ => Trouble::failed(FLAG, errno),
-    })?;
+    let (fd, done) = meter.load(|| load().map_err(refused(FLAG, MISSING)))?;
     whole(FLAG, done, len)?;
-    Ok(Held::buffer(Buffer::of_dmabuf(fd, len)))
+    Ok(Buffer::of_dmabuf(fd, len).into())
 }
 
 fn registered_memfd(
-    requests: (u64, u32),
+    requests: Requests,
     setup: &mut Setup<'_>,
     meter: &mut Meter<'_>,
-) -> Result<Held, Trouble> {
+) -> Result<Held> {
     let len = setup.open(IoMode::Direct)?.1;
     let ring = setup.ring()?;
-    let (buffer, mut mapping) = meter.allocation(|| {
-        let buffer = memfd(len)?;
-        let mapping = buffer.map_with_pages()?;
-        Ok((buffer, mapping))
-    })?;
+    let (buffer, mut mapping) = allocate(BufferKind::Memfd, len, meter, Buffer::map_with_pages)?;
+    let address = mapping.address() as u64;
     // SAFETY: the mapping is this program's own and only the ring uses it until it is unregistered.
-    let bytes = unsafe { mapping.bytes() };
-    let address = bytes.as_mut_ptr() as u64;
-    let pieces: Vec<libc::iovec> = bytes
+    let pieces: Vec<libc::iovec> = unsafe { mapping.bytes() }
         .chunks_mut(MOST_REGISTERED as usize)
         .map(|piece| libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() })
         .collect();
-    meter
-        // SAFETY: they stay mapped until they are unregistered by `close`, and hold plain bytes.
-        .allocation(|| unsafe { ring.ring.submitter().register_buffers(&pieces) })
-        .map_err(failed("registering memory with io_uring"))?;
+    // SAFETY: they stay mapped until they are unregistered by `close`, and hold plain bytes.
+    meter.allocation(|| unsafe { ring.register(&pieces) })?;
     // SAFETY: as above.
-    meter.io(|| unsafe { ring.read_fixed(address, MOST_REGISTERED, len, requests) })?;
-    Ok(Held { registered: true, ..Held::mapped(buffer, mapping) })
-}
-
-fn malloc(setup: &Setup<'_>) -> Result<Held, Trouble> {
-    let (file, len) = setup.open(IoMode::Buffer)?;
-    let mut bytes = Vec::with_capacity(len as usize);
-    repeat("read", len, |_| rustix::io::read(file, spare_capacity(&mut bytes)))?;
-    Ok(Held::of(Memory::Vec(bytes)))
-}
-
-fn map(setup: &Setup<'_>) -> Result<Held, Trouble> {
-    let (file, len) = setup.open(IoMode::Buffer)?;
-    let mapping = Mapping::of_file(file.as_fd(), len).map_err(failed("mmap"))?;
-    // SAFETY: nobody else knows the file, so nobody changes or shrinks it.
-    for byte in unsafe { mapping.content() }.iter().step_by(rustix::param::page_size()) {
-        std::hint::black_box(*byte);
-    }
-    Ok(Held::of(Memory::Mapping(mapping)))
-}
-
-fn pread(piece: u64, setup: &Setup<'_>) -> Result<Held, Trouble> {
-    let (file, len) = setup.open(IoMode::Direct)?;
-    let mut mapping = Mapping::anonymous(len, Pages::Huge).map_err(failed("mmap"))?;
-    // SAFETY: this process alone has the memory.
-    let bytes = unsafe { mapping.bytes() };
-    repeat("pread with O_DIRECT", len, |done| {
-        let end = len.min(done + piece) as usize;
-        rustix::io::pread(file, &mut bytes[done as usize..end], done)
-    })?;
-    Ok(Held::of(Memory::Mapping(mapping)))
-}
-
-fn by_ring(piece: u64, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
-    let (file, len) = setup.open(IoMode::Direct)?;
-    let mut mapping = Mapping::anonymous(len, Pages::Small).map_err(failed("mmap"))?;
-    // SAFETY: this process alone has the memory.
-    let bytes = unsafe { mapping.bytes() };
-    ring::read(file, bytes, piece, depth)?;
-    Ok(Held::of(Memory::Mapping(mapping)))
+    meter.io(|| unsafe { ring.read(address, MOST_REGISTERED, len, requests) })?;
+    Ok(Held { registered: true, mapping: Some(mapping), ..buffer.into() })
 }
 
 /// The file, and what programs set up before their first transfer.
@@ -304,15 +297,15 @@ impl<'a> Setup<'a> {
     }
 
     /// The file, and how many bytes of it are loaded.
-    fn open(&self, mode: IoMode) -> Result<(&'a File, u64), Trouble> {
+    fn open(&self, mode: IoMode) -> Result<(&'a File, u64)> {
         Ok((self.disk.open(mode)?, self.len))
     }
 
     /// The ring, created at first use. Its fixed file 0 is the file, open with `O_DIRECT`.
-    fn ring(&mut self) -> Result<&mut Uring, Trouble> {
+    fn ring(&mut self) -> Result<&mut Uring> {
         if self.ring.is_none() {
             let file = self.disk.open(IoMode::Direct)?;
-            let ring = Uring::new(&IoUring::builder(), RING_ENTRIES, Some(file), false)?;
+            let ring = Uring::new(&IoUring::builder(), RING_ENTRIES, file, false)?;
             self.ring = Some(ring);
         }
         self.ring.as_mut().ok_or_else(|| Trouble::failed("io_uring", Os::IO))
@@ -324,7 +317,7 @@ impl<'a> Setup<'a> {
         let ring = self.ring.as_ref().filter(|_| registered);
         meter.close(move || {
             if let Some(ring) = ring {
-                drop(ring.ring.submitter().unregister_buffers());
+                ring.unregister();
             }
             drop(mapping);
             drop(context);

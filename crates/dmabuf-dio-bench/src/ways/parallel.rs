@@ -9,7 +9,7 @@ use rustix::io::Errno as Os;
 
 use crate::buffer::mapping::{Mapping, collapse};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd};
-use crate::outcome::{Trouble, failed};
+use crate::outcome::{Result, failed, refused};
 
 /// As in the heap flag.
 const READERS: usize = 4;
@@ -17,10 +17,10 @@ const READ: usize = 8 << 20;
 const NO_HUGE: &str = "a memfd gets no huge pages here: Linux 6.1, CONFIG_TRANSPARENT_HUGEPAGE";
 
 /// Loads the first `len` bytes of the file. Also returns the mapping that was used.
-pub(crate) fn load(file: &File, len: u64, huge: bool) -> Result<(Buffer, Mapping), Trouble> {
+pub(crate) fn load(file: &File, len: u64, huge: bool) -> Result<(Buffer, Mapping)> {
     let maker = Maker::new(BufferKind::UdmabufMemfd)?;
     let memfd = memfd(len)?;
-    let mut mapping = Mapping::aligned(memfd.target(), len).map_err(failed("mmap of a memfd"))?;
+    let mut mapping = Mapping::aligned(memfd.target(), len)?;
     // SAFETY: the memfd is this program's own and sealed against shrinking. Until the threads are done
     // nothing else touches its content: creating a udmabuf pins pages and does not read them.
     let bytes = unsafe { mapping.bytes() };
@@ -40,15 +40,15 @@ fn read<T>(
     bytes: &mut [u8],
     prepare: impl Fn(&mut [u8]) -> Result<(), Os> + Sync,
     meanwhile: impl FnOnce() -> T,
-) -> Result<T, Trouble> {
+) -> Result<T> {
     let parts = Mutex::new(bytes.chunks_mut(READ).enumerate());
-    let reader = || loop {
-        let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some((index, part)) = next else {
-            return Ok(());
-        };
-        prepare(part).map_err(|errno| Trouble::unavailable("MADV_COLLAPSE", errno, NO_HUGE))?;
-        file.read_exact_at(part, (index * READ) as u64).map_err(failed("pread"))?;
+    let reader = || -> Result<()> {
+        loop {
+            let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((index, part)) = next else { return Ok(()) };
+            prepare(part).map_err(refused("MADV_COLLAPSE", NO_HUGE))?;
+            file.read_exact_at(part, (index * READ) as u64).map_err(failed("pread"))?;
+        }
     };
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(reader)).collect();
@@ -67,15 +67,12 @@ mod tests {
 
     #[test]
     fn parallel_parts_fill_the_buffer_or_fail_on_a_short_file() {
-        let len = 2 * READ + 12345;
-        let mut content = vec![0; len];
-        let pattern = Pattern::new(3);
+        let (mut content, pattern) = (vec![0; 2 * READ + 12344], Pattern::new(3));
         pattern.fill(&mut content, 0);
         let mut named = tempfile::NamedTempFile::new().expect("a file");
         std::io::Write::write_all(&mut named, &content).expect("written");
-        let mut bytes = vec![0; len];
-        let result = read(named.as_file(), &mut bytes, |_| Ok(()), || 7).expect("read");
-        assert_eq!(result, 7);
+        let mut bytes = vec![0; content.len()];
+        assert_eq!(read(named.as_file(), &mut bytes, |_| Ok(()), || 7), Ok(7));
         assert_eq!(pattern.check(&bytes, 0), Ok(()));
         bytes.push(0);
         assert!(read(named.as_file(), &mut bytes, |_| Ok(()), || ()).is_err());

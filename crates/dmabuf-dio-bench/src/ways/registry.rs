@@ -50,17 +50,17 @@ const COST: [(&str, Way); 20] = [
     ("malloc: read()", Way::Zeroed),
     ("memfd: read()", read(Memfd, Buffer)),
     ("memfd, faulted in: O_DIRECT pread", read_mapped(Memfd, Direct)),
-    ("memfd, faulted in: io_uring 1 MiB x 8", Way::Registered { chunk: MIB, depth: 8 }),
+    ("memfd, faulted in: io_uring 1 MiB x 8", Way::Registered((MIB, 8))),
     ("heap: allocate", Way::Allocate),
     ("heap: read() into the mapping", read_mapped(DmaBuf, Buffer)),
     ("udmabuf: parallel reads", Way::Parallel { huge: false }),
     ("udmabuf: parallel reads, huge pages", Way::Parallel { huge: true }),
     ("module: attach a heap buffer", Way::Attach(DmaBuf)),
     ("module: attach a udmabuf", Way::Attach(Udmabuf)),
-    ("module: READ", Way::ModuleRead { chunk: 0, depth: 0 }),
-    ("module: READ, 32 MiB at a time", Way::ModuleRead { chunk: 32 * MIB, depth: 1 }),
-    ("module: slot, 1 MiB x 8", Way::Slots { chunk: MIB, depth: 8 }),
-    ("module: slot, 8 MiB x 4", Way::Slots { chunk: 8 * MIB, depth: 4 }),
+    ("module: READ", Way::ModuleRead((0, 0))),
+    ("module: READ, 32 MiB at a time", Way::ModuleRead((32 * MIB, 1))),
+    ("module: slot, 1 MiB x 8", Way::Slots((MIB, 8))),
+    ("module: slot, 8 MiB x 4", Way::Slots((8 * MIB, 4))),
     ("module: LOAD", Way::ModuleLoad { mode: Direct, gather: true }),
     ("series: copy_file_range, heap", copy(DmaBuf)),
     ("series: copy_file_range, heap, again", Way::Copy { kind: DmaBuf, again: true }),
@@ -110,7 +110,7 @@ pub(crate) const COMPARE: [OwnWay; 19] = {
         OwnWay { read_ahead: Some(8192), ..own("mmap, read-ahead 8 MiB", Way::Map, Huge) },
         own("pread O_DIRECT 1 MiB", Way::Pread { piece: MIB }, Huge),
         own("pread O_DIRECT 32 MiB", Way::Pread { piece: 32 * MIB }, Huge),
-        own("io_uring O_DIRECT 1 MiB x 8", Way::Ring { piece: MIB, depth: 8 }, Huge),
+        own("io_uring O_DIRECT 1 MiB x 8", Way::Ring((MIB, 8)), Huge),
     ]
 };
 
@@ -122,18 +122,14 @@ const fn own(name: &'static str, way: Way, pages: Pages) -> OwnWay {
 mod tests {
     use super::*;
     use std::collections::HashSet;
-    use std::hash::Hash;
-
-    fn all_differ<T: Eq + Hash>(list: impl IntoIterator<Item = T>) -> bool {
-        let mut seen = HashSet::new();
-        list.into_iter().all(|one| seen.insert(one))
-    }
 
     #[test]
     fn names_are_unique_and_every_backend_is_compared() {
-        assert!(all_differ(LOAD.map(|(name, _)| name)) && all_differ(LOAD.map(|(_, way)| way)));
-        assert!(all_differ(cost().into_iter().map(|(name, _)| name)));
-        assert!(all_differ(COMPARE.map(|own| own.name)));
+        let load = LOAD.map(|(name, _)| name.to_owned()).to_vec();
+        let cost = cost().into_iter().map(|(name, _)| name).collect();
+        for names in [load, cost, COMPARE.map(|own| own.name.to_owned()).to_vec()] {
+            assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len(), "{names:?}");
+        }
         for backend in Backend::ALL {
             assert!(COMPARE.iter().any(|own| own.way == library(backend)), "{backend}");
         }
@@ -141,15 +137,9 @@ mod tests {
 
     #[test]
     fn copies_are_those_through_the_page_cache() {
-        let copied = |name: &str| {
-            let ways = super::cost();
-            ways.into_iter().find(|way| way.0 == name).expect("a way").1.moves()
-        };
-        assert_eq!(copied("malloc: read()"), [1, 1]);
-        assert_eq!(copied("memfd, faulted in: O_DIRECT pread"), [0, 1]);
-        assert_eq!(copied("module: LOAD"), [0, 0]);
-        assert_eq!(copied("series: copy_file_range, heap"), [0, 1]);
-        assert_eq!(copied("library: buffered"), [1, 1]);
+        let moves = |wanted| move |(_, way): &(String, Way)| way.moves() == wanted;
+        let count = |wanted| cost().into_iter().filter(moves(wanted)).count();
+        assert_eq!([[1, 1], [0, 0], [0, 1]].map(count), [4, 6, 17]);
         let fills = COMPARE.iter().filter(|own| own.way.fills_page_cache()).map(|own| own.name);
         let wanted = [
             "dmabuf-dio buffered",

@@ -20,31 +20,33 @@ fn folder() -> TempDir {
     tempfile::Builder::new().prefix("bench-").tempdir_in(parent).expect("a folder for the test")
 }
 
-fn bench(folder: &TempDir, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_dmabuf-dio-bench"))
-        .args(arguments)
-        .args(["--keep-caches", "--dir"])
-        .arg(folder.path())
-        .env("DMABUF_DIO_COMMIT", "abc")
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .output()
-        .expect("run dmabuf-dio-bench")
+fn program(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio-bench"));
+    command.args(shlex::split(arguments).expect("words")).stdin(Stdio::null());
+    command
+}
+
+fn bench(folder: &TempDir, arguments: &str) -> Output {
+    let mut command = program(arguments);
+    command.args(["--keep-caches", "--dir"]).arg(folder.path());
+    command.env("DMABUF_DIO_COMMIT", "abc").current_dir(folder.path());
+    command.output().expect("run dmabuf-dio-bench")
 }
 
 /// The result, of which nothing else is left behind.
 #[track_caller]
-fn result(folder: &TempDir, arguments: &[&str]) -> Value {
-    let output = bench(folder, &[arguments, &["--output", "result"]].concat());
+fn result(arguments: &str) -> Value {
+    let (folder, name) = (folder(), arguments.split(' ').next().expect("a word"));
+    let output = bench(&folder, &format!("{arguments} --output result"));
     let path = folder.path().join("result");
     // Without any dma-buf no way of `load` may be measured.
-    let nothing = output.status.code() == Some(3) && arguments[0] == "load" && !required("udmabuf");
+    let nothing = output.status.code() == Some(3) && name == "load" && !required("udmabuf");
     assert!(output.status.success() || nothing, "{arguments:?}: {output:?}");
     let result: Value =
         serde_json::from_slice(&std::fs::read(&path).expect("the result")).expect("JSON");
     std::fs::remove_file(path).expect("removed");
     assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0, "nothing is left");
-    assert_eq!((&result["bench"], &result["commit"]), (&arguments[0].into(), &"abc".into()));
+    assert_eq!((&result["bench"], &result["commit"]), (&name.into(), &"abc".into()));
     result
 }
 
@@ -68,14 +70,16 @@ fn values(row: &Value, figure: &str) -> Option<Vec<f64>> {
     Some(values.map(|value| value.as_f64().expect("a number")).collect())
 }
 
-/// A row has this figure for so many runs, or says why not. `must` says that it has to have it.
+/// A row has these figures for so many runs, or says why not. `must` says that it has to have them.
 #[track_caller]
-fn has_figure(row: &Value, figure: &str, runs: usize, must: bool) -> bool {
+fn has_figures(row: &Value, figures: &[&str], runs: usize, must: bool) -> bool {
     if let Some(reason) = row["unavailable"].as_str() {
         assert!(!must && reason.len() > 20, "this kernel must offer it: {row}");
         return false;
     }
-    assert_eq!(values(row, figure).expect("a figure").len(), runs, "{row}");
+    for figure in figures {
+        assert_eq!(values(row, figure).expect("a figure").len(), runs, "{row}");
+    }
     true
 }
 
@@ -97,29 +101,28 @@ fn needs(way: &str) -> &str {
 
 #[test]
 fn cost_compares_every_byte_and_has_all_phases() {
-    let cost = result(&folder(), &["cost", "--sizes", "4K,1M", "--runs", "2"]);
+    let cost = result("cost --sizes 4K,1M --runs 2");
     let icount = std::env::var_os("DMABUF_DIO_ICOUNT").is_some();
     assert_eq!(cost["unit"], if icount { "instructions" } else { "nanoseconds" });
     for row in rows(&cost) {
         let way = text(&row["way"]);
         let always = matches!(way, "malloc: read()" | "memfd: read()");
-        if !has_figure(row, "total", 2, always || required(needs(way))) {
+        if !has_figures(row, &["total"], 2, always || required(needs(way))) {
             continue;
         }
-        let phases = ["allocation", "io", "load"].map(|phase| !row[phase].is_null());
-        let wanted = match way {
-            "heap: allocate" => [true, false, false],
-            _ if way.contains("attach") => [true, false, false],
-            _ if way.contains("LOAD") || way.contains("flag") => [false, false, true],
-            _ if way.starts_with("library") || way.starts_with("udmabuf") => [false, false, true],
-            _ => [true, true, false],
+        let wanted: &[&str] = match way {
+            _ if way == "heap: allocate" || way.contains("attach") => &["allocation", "close"],
+            _ if way.contains("LOAD") || way.contains("flag") => &["load", "close"],
+            _ if way.starts_with("library") || way.starts_with("udmabuf") => &["load", "close"],
+            _ => &["allocation", "io", "close"],
         };
-        assert_eq!(phases, wanted, "{row}");
+        let phases = ["allocation", "io", "load", "close"];
+        let has: Vec<_> = phases.into_iter().filter(|phase| !row[phase].is_null()).collect();
+        assert_eq!(has, wanted, "{row}");
         for run in 0..2 {
-            let value = |phase: &str| values(row, phase).map(|values| values[run]);
-            let parts = ["allocation", "io", "load", "close"].into_iter().filter_map(value);
-            let total = value("total").expect("a total");
-            assert!((parts.sum::<f64>() - total).abs() < 1.0 && total > 0.0, "{row}");
+            let value = |phase: &str| values(row, phase).expect("a figure")[run];
+            let sum: f64 = wanted.iter().map(|phase| value(phase)).sum();
+            assert!((sum - value("total")).abs() < 1.0 && sum > 0.0, "{row}");
         }
     }
 }
@@ -128,35 +131,30 @@ fn cost_compares_every_byte_and_has_all_phases() {
 fn load_moves_every_byte_and_restores_settings() {
     let gather = || std::fs::read_to_string("/sys/module/dma_heap/parameters/read_gather").ok();
     let before = gather();
-    let arguments = ["load", "--sizes", "64K,600K", "--buffers", "3", "--runs", "2"];
-    let load = result(&folder(), &arguments);
+    let load = result("load --sizes 64K,600K --buffers 3 --runs 2");
     assert_eq!(gather(), before);
     assert_eq!((rows(&load).len(), &load["buffers"]), (2 * 14, &3.into()));
     for row in rows(&load) {
-        if has_figure(row, "total_ms", 2, required(needs(text(&row["way"])))) {
-            assert!(values(row, "total_cpu_ms").is_some() && values(row, "close_ms").is_some());
-        }
+        let must = required(needs(text(&row["way"])));
+        has_figures(row, &["total_ms", "total_cpu_ms", "close_ms"], 2, must);
     }
 }
 
 #[test]
 fn small_reads_are_compared() {
-    let folder = folder();
-    let common = ["small", "--size", "1M", "--depths", "1,8", "--reads", "200", "--runs", "2"];
-    let small = result(&folder, &common);
-    assert_eq!((rows(&small).len(), &small["reads"]), (2 * 14, &200.into()));
-    for row in rows(&small) {
+    let small =
+        |more: &str| result(&format!("small --size 1M --depths 1,8 --reads 200 --runs 2 {more}"));
+    let all = small("");
+    assert_eq!((rows(&all).len(), &all["reads"]), (2 * 14, &200.into()));
+    for row in rows(&all) {
         let polled = text(&row["way"]).ends_with("polled");
         let must = row["by"] == "us" && !polled && (row["memory"] != "lent" || required("slot"));
-        if has_figure(row, "iops", 2, must) {
-            has_figure(row, "per_read", 2, true);
-        }
+        has_figures(row, &["iops", "per_read"], 2, must);
     }
-    let some = result(&folder, &[&common[..], &["--only", "libaio", "--no-fio"]].concat());
-    assert_eq!(rows(&some).len(), 2);
-    let grown = result(&folder, &[&common[..], &["--append-every", "10"]].concat());
+    assert_eq!(rows(&small("--only libaio --no-fio")).len(), 2);
+    let grown = small("--append-every 10");
     assert_eq!((rows(&grown).len(), &grown["append_every"]), (2 * 7, &10.into()));
-    has_figure(&rows(&grown)[0], "per_read", 2, true);
+    has_figures(&rows(&grown)[0], &["per_read"], 2, true);
 }
 
 #[test]
@@ -165,36 +163,31 @@ fn small_reads_of_a_block_device_are_compared() {
     let bytes: Vec<u8> =
         (0..1 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     std::fs::write(&device, &bytes).expect("fill the disk");
-    let on = ["small", "--on", &device, "--size", "1M", "--depths", "16", "--reads", "300"];
-    let more = ["--runs", "1", "--no-fio", "--only", "raw, io_uring, "];
-    for row in rows(&result(&folder(), &[&on[..], &more].concat())) {
-        has_figure(row, "iops", 1, row["memory"] != "lent" || required("slot"));
+    let raw = format!("small --on {device} --size 1M --depths 16 --reads 300 --runs 1 --no-fio");
+    for row in rows(&result(&format!("{raw} --only 'raw, io_uring, '"))) {
+        has_figures(row, &["iops"], 1, row["memory"] != "lent" || required("slot"));
     }
     assert!(std::fs::read(&device).expect("read")[..1 << 20] == bytes, "nothing is written");
 }
 
 #[test]
-fn too_large_size_is_left_out() {
+fn misuse_has_its_exit_code() {
     let folder = folder();
-    let load = ["load", "--only", "memfd direct", "--runs", "1"];
-    let output = bench(&folder, &[&load[..], &["--sizes", "1T,16T"]].concat());
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert_eq!((output.status.code(), printed.matches("do not fit").count()), (Some(3), 2));
-}
-
-#[test]
-fn wrong_usage_exits_with_2() {
-    let folder = folder();
-    for arguments in [
-        &["load", "--sizes", "5000"][..],
-        &["load", "--sizes", "8M,"],
-        &["load", "--buffers", "0"],
-        &["load", "--runs", "0"],
-        &["load", "--sizes", "64K", "--only", "no such row"],
-        &["compare", "--peer", "no command"],
-        &["small", "--depths", "0"],
-        &["nothing"],
+    for (code, arguments) in [
+        (3, "load --only 'memfd direct' --runs 1 --sizes 1T,16T"),
+        (2, "load --sizes 5000"),
+        (2, "load --sizes 8M,"),
+        (2, "load --buffers 0"),
+        (2, "load --runs 0"),
+        (2, "load --sizes 64K --only 'no such row'"),
+        (2, "compare --peer 'no command'"),
+        (2, "small --depths 0"),
+        (2, "nothing"),
     ] {
-        assert_eq!(bench(&folder, arguments).status.code(), Some(2), "{arguments:?}");
+        let output = bench(&folder, arguments);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let lacks = if code == 3 { 2 } else { 0 };
+        let seen = (output.status.code(), printed.matches("do not fit").count());
+        assert_eq!(seen, (Some(code), lacks), "{arguments}");
     }
 }
