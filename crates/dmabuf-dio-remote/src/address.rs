@@ -105,11 +105,11 @@ impl Address {
 
     /// The folder that it is in, and its name there.
     pub(crate) fn split(&self) -> Option<(Self, String)> {
-        let name = self.url.path_segments()?.next_back().filter(|name| !name.is_empty())?;
+        let (path, name) = self.url.path().rsplit_once('/').filter(|(_, name)| !name.is_empty())?;
         // A name that is no text would be another one in a URL of its own.
         let name = decoded(name)?;
         let mut folder = self.url.clone();
-        folder.path_segments_mut().ok()?.pop().push("");
+        folder.set_path(&format!("{path}/"));
         Some((Self::parse(folder.as_str()).ok()?, name))
     }
 
@@ -240,6 +240,8 @@ mod tests {
             ("gs://b/k", "gs://b/", "k"),
             ("https://h/a/new%0Aline", "https://h/a/", "new\nline"),
             ("s3://b/%C3%BC%25", "s3://b/", "ü%"),
+            ("https://h//k", "https://h//", "k"),
+            ("https://h/a//k", "https://h/a//", "k"),
         ] {
             let address = Address::parse(url).expect("a URL");
             let (found, found_name) = address.split().expect("a name");

@@ -62,7 +62,8 @@ fn bytes_of(url: &reqwest::Url) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = url.path().as_bytes();
     while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = behind.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         if let Some(byte) = byte.filter(|_| *first == b'%') {
             bytes.push(byte);

@@ -133,7 +133,10 @@ impl FromStr for SampleType {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains(':') {
-            return Ok(Self { complex: false, format: text.parse()? });
+            let format: Format = text.parse()?;
+            // A byte has no order, in a name neither.
+            let big_endian = format.big_endian && format.storage_bits > 8;
+            return Ok(Self { complex: false, format: Format { big_endian, ..format } });
         }
         named(text).ok_or_else(|| {
             format!(
@@ -188,6 +191,7 @@ mod tests {
             ("be:u10/16", "be:u10/16>>0"),
             ("le:s16/16>>0", "ri16_le"),
             ("le:u8/8X3>>0", "le:u8/8X3>>0"),
+            ("be:s8/8", "ri8"),
             ("le:s64/64>>0", "le:s64/64>>0"),
         ] {
             let of = text.parse::<SampleType>().expect(text);
