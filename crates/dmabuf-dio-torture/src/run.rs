@@ -9,6 +9,7 @@ use crate::fault::Armed;
 use crate::file::Known;
 use crate::full;
 use crate::judge::Span;
+use crate::library;
 use crate::limit;
 use crate::load::{self, Shape};
 use crate::machine::Machine;
@@ -161,7 +162,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::DeviceWrite { device, at, length, stamp } => { device::write(world, device, at, length, stamp); Ok(()) }
         Op::DeviceDrop { device } => device::drop_device(world, device),
 
-        _ => fault(world, op),
+        _ => library::run(world, op).unwrap_or_else(|| fault(world, op)),
     }
 }
 
