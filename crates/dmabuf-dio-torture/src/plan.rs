@@ -439,7 +439,8 @@ mod tests {
     #[test]
     fn text_gives_the_same_operations() {
         for number in 0..50 {
-            let ops = round(3, number, [Only::All, Only::Faults, Only::Library][number as usize % 3]);
+            let ops =
+                round(3, number, [Only::All, Only::Faults, Only::Library][number as usize % 3]);
             assert_eq!(crate::ops::parse(&crate::ops::text(&ops)).as_ref(), Ok(&ops));
         }
     }

@@ -132,9 +132,9 @@ pub(crate) fn gather(
     let outcomes = match result {
         Ok(_) if must => return Err("pieces that overlap are not refused".into()),
         Ok(outcomes) => outcomes,
-        Err(
-            Error::PiecesOverlap { .. } | Error::PieceInSpare { .. } | Error::Piece { .. },
-        ) if must => {
+        Err(Error::PiecesOverlap { .. } | Error::PieceInSpare { .. } | Error::Piece { .. })
+            if must =>
+        {
             world.machine.did("gather refused");
             return place::settle(world, at, 0, 0, &[], 0);
         }
@@ -180,8 +180,7 @@ fn judge(
 ) -> Outcome {
     let (block, memory) = gathering.alignment();
     let is_aside = |piece: &Piece| {
-        piece.len > 0
-            && ((piece.offset | piece.len) % block != 0 || piece.buf_offset % memory != 0)
+        piece.len > 0 && ((piece.offset | piece.len) % block != 0 || piece.buf_offset % memory != 0)
     };
     let room = gathering.room(pieces).map_err(|error| format!("room: {error}"))?;
     let mut expected = place::known(world, at);
@@ -205,9 +204,7 @@ fn judge(
             {
                 *found
             }
-            Err(PieceError::NoRoom { .. })
-                if is_aside(piece) && room > spare.end - spare.start =>
-            {
+            Err(PieceError::NoRoom { .. }) if is_aside(piece) && room > spare.end - spare.start => {
                 continue;
             }
             Err(PieceError::Failed { errno, .. }) => {

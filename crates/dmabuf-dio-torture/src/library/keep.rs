@@ -123,7 +123,8 @@ pub(crate) fn keep(
     let name = name(kept).map_err(failed("a name"))?;
     let result = during(world, armed, || keeping.store.keep(&name, &source, &loading));
     let old = &keeping.kept[kept as usize];
-    let same = matches!(old, Some((_, from, version)) if (*from, *version) == (file, content.version));
+    let same =
+        matches!(old, Some((_, from, version)) if (*from, *version) == (file, content.version));
     let length = content.bytes.len() as u64;
     match result {
         Ok(now) if now.length != length || now.loaded == same => {
@@ -210,8 +211,7 @@ pub(crate) fn hold(world: &mut World<'_>, file: u64, devices: bool) -> Outcome {
     let length = content.bytes.len() as u64;
     let mut buffers = Vec::new();
     for _ in 0..3 {
-        let mut received =
-            dmabuf_dio_keep::receive(&listening.1).map_err(failed("the holder"))?;
+        let mut received = dmabuf_dio_keep::receive(&listening.1).map_err(failed("the holder"))?;
         let one = received.header.files.first().ok_or("the holder has no file")?;
         if one.length != length || received.descriptors.len() != 1 {
             return Err(format!("the holder has {} bytes of {length}", one.length));

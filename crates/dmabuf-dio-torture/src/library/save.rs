@@ -143,12 +143,7 @@ pub(crate) fn from_reader(
 }
 
 /// Saves to an open file, at an offset.
-pub(crate) fn in_place(
-    world: &mut World<'_>,
-    at: u64,
-    span: Span,
-    settings: &Settings,
-) -> Outcome {
+pub(crate) fn in_place(world: &mut World<'_>, at: u64, span: Span, settings: &Settings) -> Outcome {
     let armed = std::mem::take(&mut world.armed);
     let part = (at, span.offset, span.length);
     let whole = is_multiple(span.at | span.length | span.offset, PAGE as u64);
@@ -220,9 +215,7 @@ pub(crate) fn small(world: &mut World<'_>, part: Part, left: u64, direct: u64) -
     let result = saver.save(&buffer, part.1..part.1 + part.2);
     let fits = part.2.div_ceil(PAGE as u64) <= left;
     let full = |error: &Error| match error {
-        Error::Target { errno, .. } | Error::Transfer { errno, .. } => {
-            errno.raw() == libc::ENOSPC
-        }
+        Error::Target { errno, .. } | Error::Transfer { errno, .. } => errno.raw() == libc::ENOSPC,
         _ => false,
     };
     let new = source(world, part);

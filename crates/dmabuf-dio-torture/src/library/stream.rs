@@ -209,7 +209,9 @@ mod tests {
         let gap = |at, to, frames| Gap { kind: Loss::Lost, at, to, frames: Some(frames) };
         assert_eq!(told(&jumps, &[gap(16, 16, 3)], 32), Ok(()));
         assert_eq!(told(&jumps, &[gap(8, 24, 3)], 32), Ok(()));
-        for wrong in [&[][..], &[gap(24, 24, 3)], &[gap(16, 16, 2)], &[gap(16, 16, 3), gap(8, 8, 1)]] {
+        for wrong in
+            [&[][..], &[gap(24, 24, 3)], &[gap(16, 16, 2)], &[gap(16, 16, 3), gap(8, 8, 1)]]
+        {
             assert!(told(&jumps, wrong, 32).is_err(), "{wrong:?}");
         }
         assert!(super::jumps(&frames(&[0, 2, 1])).is_err());
