@@ -128,7 +128,7 @@ pub(crate) fn gather(
         return Err("a gather into a buffer that is open for reading".into());
     }
     let must = refused(&pieces, &spare);
-    let result = during(world, armed, || gathering.read(&pieces).map(Outcomes::of));
+    let result = during(world, armed, || gathering.read(&pieces).map(|all| Outcomes::of(&all)));
     let outcomes = match result {
         Ok(_) if must => return Err("pieces that overlap are not refused".into()),
         Ok(outcomes) => outcomes,
@@ -154,7 +154,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn of(gathered: Gathered<'_>) -> Self {
+    fn of(gathered: &Gathered<'_>) -> Self {
         let report = gathered.report();
         Self {
             pieces: gathered.pieces().collect(),

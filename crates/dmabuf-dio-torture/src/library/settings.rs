@@ -109,7 +109,9 @@ mod tests {
     fn progress_begins_at_zero_and_ends_with_the_total() {
         let told = |counts: &[u64]| {
             let told = Told::new(0);
-            counts.iter().for_each(|count| told.note(*count, 10));
+            for count in counts {
+                told.note(*count, 10);
+            }
             told.check(true, 10).is_ok()
         };
         assert!(told(&[0, 3, 3, 10]));

@@ -147,7 +147,7 @@ pub(crate) fn capture(world: &mut World<'_>, name: u64, loss: u64, flow: &Flow) 
 fn complete(summary: &Summary, flow: &Flow) -> Outcome {
     let all = flow.frames * FRAME;
     if summary.bytes > all
-        || flow.cancel == 0 && (!summary.complete || summary.bytes != all)
+        || flow.cancel == 0 && !summary.complete
         || summary.complete && summary.bytes != all
     {
         return Err(format!(

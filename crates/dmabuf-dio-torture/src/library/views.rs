@@ -7,7 +7,7 @@ use super::place;
 use crate::pages::{difference, stamp as stamped};
 use crate::world::{BUFFERS, Outcome, World};
 
-fn failed(error: Error) -> String {
+fn failed<E: std::fmt::Display>(error: E) -> String {
     format!("a view: {error}")
 }
 
