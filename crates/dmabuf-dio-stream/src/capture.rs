@@ -162,6 +162,7 @@ impl Capture {
             return Err(no_block());
         }
         self.ledger = Ledger::new(Loss::Lost);
+        self.ledger.set_ahead(self.source.facts().behind);
         (self.bytes, self.unsure) = (0, 0);
         self.losses = Losses { known: true, ..Losses::default() };
         let mut started = Ok(());

@@ -59,6 +59,8 @@ pub(super) struct Ledger {
     kind: Loss,
     /// Bytes of returned blocks that the device may still hold.
     behind: u64,
+    /// Bytes that the device may hold beyond those that it has returned, whatever is queued.
+    ahead: u64,
     /// Bytes queued.
     queued: u64,
     /// Bytes returned.
@@ -83,6 +85,11 @@ impl Ledger {
     /// Sets how many of the returned bytes the device may still hold.
     pub(super) fn set_behind(&mut self, bytes: u64) {
         self.behind = bytes;
+    }
+
+    /// Sets how many bytes the device may hold itself.
+    pub(super) fn set_ahead(&mut self, bytes: u64) {
+        self.ahead = bytes;
     }
 
     /// Records that a block was queued, to a device that may have had none.
@@ -114,7 +121,7 @@ impl Ledger {
             _ if nothing => None,
             Reading::Nothing => resolved.filter(|(at, _)| *at < self.queued),
             // It always had blocks to fill, so the loss is its own.
-            _ => Some(self.dry.unwrap_or((self.since, self.queued)))
+            _ => Some(self.dry.unwrap_or((self.since, self.queued.max(self.taken + self.ahead))))
                 .filter(|(at, _)| !(last && *at == self.queued)),
         };
         let before = self.told;
@@ -253,6 +260,18 @@ mod tests {
         assert_eq!(ledger.gaps(320, false), [], "nothing came behind it");
         assert_eq!(ledger.gaps(320, true), [gap(320, 320, 5)]);
         assert_eq!((ledger.lost_before(319), ledger.lost_before(320)), (0, 5));
+    }
+
+    #[test]
+    fn loss_behind_what_the_device_holds_itself_is_within_its_gap() {
+        let mut ledger = four();
+        ledger.set_ahead(160);
+        for _ in 0..3 {
+            ledger.taken(80);
+        }
+        ledger.reading((Reading::Count(3), false), false);
+        // Three blocks are with the sink: the device has filled two, and loses frames behind them.
+        assert_eq!(ledger.gaps(480, false), [gap(0, 400, 3)]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::plan::Only;
+
 pub(crate) const USAGE: &str = "usage: dmabuf-dio-torture [OPTION...] [--replay FILE...]
   --seed N        of the rounds (default: 1)
   --minutes N     how long (default: 10)
@@ -12,6 +14,7 @@ pub(crate) const USAGE: &str = "usage: dmabuf-dio-torture [OPTION...] [--replay 
   --no-shrink     print the sequence that failed as it is
   --verbose       print the number of each round before it
   --faults        faults of the machine and of files only, which else end some rounds
+  --library       calls of the library, its keeper and its streams only, which else end some rounds
   --print N       print the operations of a round, and run nothing
   --folder PATH   where files are made (default: the current folder)
   --replay FILE   run kept sequences
@@ -27,7 +30,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
     pub(crate) shrink: bool,
     pub(crate) verbose: bool,
-    pub(crate) faults: bool,
+    pub(crate) only: Only,
     pub(crate) print: Option<u64>,
     pub(crate) folder: PathBuf,
     pub(crate) replay: Vec<PathBuf>,
@@ -43,7 +46,7 @@ impl Args {
             json: false,
             shrink: true,
             verbose: false,
-            faults: false,
+            only: Only::All,
             print: None,
             folder: ".".into(),
             replay: Vec::new(),
@@ -61,7 +64,8 @@ impl Args {
                 "--json" => args.json = true,
                 "--no-shrink" => args.shrink = false,
                 "--verbose" => args.verbose = true,
-                "--faults" => args.faults = true,
+                "--faults" => args.only = Only::Faults,
+                "--library" => args.only = Only::Library,
                 "--print" => args.print = Some(number(value()?)?),
                 "--folder" => args.folder = value()?.into(),
                 "--replay" => args.replay = words.by_ref().map(PathBuf::from).collect(),

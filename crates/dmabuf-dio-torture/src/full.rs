@@ -63,10 +63,10 @@ pub(crate) fn write(world: &World<'_>, buf: u64, length: u64, direct: u64, left:
 }
 
 /// A tmpfs of some pages, while it exists.
-struct Small(PathBuf);
+pub(crate) struct Small(pub(crate) PathBuf);
 
 impl Small {
-    fn mount(world: &World<'_>, pages: u64) -> Result<Self, String> {
+    pub(crate) fn mount(world: &World<'_>, pages: u64) -> Result<Self, String> {
         let path = world.machine.folder.join("torture-small");
         let failed = |error: std::io::Error| format!("a small tmpfs: {error}");
         match std::fs::create_dir(&path) {

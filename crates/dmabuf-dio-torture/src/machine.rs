@@ -37,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) processor: Option<usize>,
     /// `/proc/thread-self/fail-nth`
     pub(crate) fail_nth: bool,
+    /// The command `dmabuf-dio`, if there is one beside this program.
+    pub(crate) command: Option<PathBuf>,
     /// What was done, and how often.
     pub(crate) tally: RefCell<BTreeMap<&'static str, u64>>,
 }
@@ -74,10 +76,16 @@ impl Machine {
             groups: crate::control::prepare(),
             suspends: crate::freezer::prepare(),
             processor: processor(),
+            command: command(),
             tally: RefCell::default(),
             fail_nth: std::fs::exists("/proc/thread-self/fail-nth").unwrap_or(false),
         })
     }
+}
+
+fn command() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.with_file_name("dmabuf-dio");
+    path.is_file().then_some(path)
 }
 
 /// Its file in sysfs
@@ -114,6 +122,8 @@ impl std::fmt::Display for Machine {
             ("suspend", self.suspends),
             ("hotplug", self.processor.is_some()),
             ("fail-nth", self.fail_nth),
+            ("adc", dmabuf_dio_stream::Device::find("stream-adc").is_some()),
+            ("command", self.command.is_some()),
         ];
         has.iter().try_for_each(|(name, has)| write!(f, "{name}={has} "))
     }

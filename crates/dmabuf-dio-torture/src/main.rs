@@ -26,6 +26,7 @@ mod freezer;
 mod full;
 mod fuzz;
 mod judge;
+mod library;
 mod limit;
 mod load;
 mod machine;
@@ -114,7 +115,7 @@ fn campaign(machine: &Machine, args: &Args) -> usize {
     let mut found = None;
     while found.is_none() && !over(rounds) {
         let number = args.first + rounds;
-        let ops = plan::round(args.seed, number, args.faults);
+        let ops = plan::round(args.seed, number, args.only);
         if args.verbose {
             // A guest that dies has said where.
             let seconds = start.elapsed().as_secs();
@@ -173,7 +174,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(number) = args.print {
-        print!("{}", text(&plan::round(args.seed, number, args.faults)));
+        print!("{}", text(&plan::round(args.seed, number, args.only)));
         return ExitCode::SUCCESS;
     }
     // Memory and devices of a machine that is in use are no place for this.
@@ -182,6 +183,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     fault::prepare();
+    library::keep::prepare();
     let swap = swap::Swap::start();
     let result = Machine::look(args.folder.clone()).and_then(|machine| {
         println!("seed={} swap={} {machine}", args.seed, swap.is_some());

@@ -167,6 +167,36 @@ ops! {
     Reload "reload" { count }
     /// The next transfer is tried with each of its allocations failing.
     FailEach "fail-each" {}
+
+    /// A load of the library into a new buffer of a kind; `backend`: its number from 1, 0: any; `direct`: 2 the file
+    /// is open with `O_DIRECT`; `cancel`: it is cancelled when so many bytes less one are done.
+    LibLoad "lib-load" { held, kind, file, at, length, backend, block, depth, step, direct, cancel }
+    /// Into a buffer of the round, or one that the library has loaded.
+    LibLoadInto "lib-load-into" { place, file, at, offset, length, backend, block, depth, direct, cancel }
+    LibDrop "lib-drop" { held }
+    /// A view: a range of it is read and, with a stamp, written.
+    LibView "lib-view" { place, offset, length, stamp }
+    /// `count` pieces that `seed` determines; `overlap`: 1 the spare pages overlap one, 2 two overlap.
+    LibGather "lib-gather" { place, file, seed, count, spare, overlap, backend, depth, direct }
+    /// To a path, whose old file is replaced.
+    LibSave "lib-save" { name, place, offset, length, backend, block, depth, direct, cancel }
+    /// To an open file.
+    LibSaveIn "lib-save-in" { place, file, at, offset, length, backend, block, depth, direct, cancel }
+    /// From a reader, which fails after `stop` bytes.
+    LibSaveFrom "lib-save-from" { name, length, stamp, stop, block, depth, direct, cancel }
+    /// Over a file of a tmpfs with `left` pages.
+    LibSaveSmall "lib-save-small" { place, offset, length, left, direct }
+    /// Keeps a saved file under a name, by which another process takes it.
+    Keep "keep" { kept, name, direct, cancel }
+    KeepDrop "keep-drop" { kept }
+    /// A process holds a saved file, hands it over by a socket and is killed; `devices`: as a dma-buf.
+    KeepHold "keep-hold" { name, devices }
+    /// The simulated ADC to a file; `copied`: by `read()`; `loss`: frames that the device loses.
+    Capture "capture" { name, frames, block, blocks, rate, loss, copied, cancel }
+    /// A file to the simulated DAC.
+    Replay "replay" { name, frames, block, blocks, rate, copied, cancel }
+    /// A capture of the command is killed so long after it has a description.
+    CaptureKilled "capture-killed" { microseconds }
 }
 
 /// The text of a sequence.

@@ -5,6 +5,7 @@
 
 mod chains;
 mod faults;
+mod library;
 mod users;
 
 use crate::disk;
@@ -64,8 +65,18 @@ const ALL: [Family; 17] = [
     Together, Beside, Device, Chain, Process,
 ];
 
-/// The operations of a round; `faults`: those of `plan/faults.rs` only.
-pub(crate) fn round(seed: u64, round: u64, faults: bool) -> Vec<Op> {
+/// What rounds have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Only {
+    All,
+    /// Those of `plan/faults.rs`
+    Faults,
+    /// Those of `plan/library.rs`
+    Library,
+}
+
+/// The operations of a round.
+pub(crate) fn round(seed: u64, round: u64, only: Only) -> Vec<Op> {
     let mut sketch = Sketch {
         random: Random::of_round(seed, round),
         stores: [None; STORES],
@@ -85,11 +96,16 @@ pub(crate) fn round(seed: u64, round: u64, faults: bool) -> Vec<Op> {
     }
     sketch.buffer(0);
     sketch.buffer(1);
-    while (sketch.ops.len() as u64) < OPERATIONS && !faults {
+    while (sketch.ops.len() as u64) < OPERATIONS && only == Only::All {
         let family = sketch.random.pick(&families);
         sketch.draw(family);
     }
-    sketch.faults(seed, round, faults);
+    if only != Only::Library {
+        sketch.faults(seed, round, only == Only::Faults);
+    }
+    if only != Only::Faults {
+        sketch.library(seed, round, only == Only::Library);
+    }
     sketch.ops
 }
 
@@ -406,24 +422,25 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_rounds() {
-        assert_eq!(round(5, 9, false), round(5, 9, false));
-        assert_ne!(round(5, 9, false), round(5, 10, false));
+        assert_eq!(round(5, 9, Only::All), round(5, 9, Only::All));
+        assert_ne!(round(5, 9, Only::All), round(5, 10, Only::All));
     }
 
     #[test]
     fn every_operation_is_drawn() {
         let drawn: std::collections::BTreeSet<String> = (0..400)
-            .flat_map(|number| round(1, number, false))
+            .flat_map(|number| round(1, number, Only::All))
             .map(|op| op.to_string().split(' ').next().unwrap_or_default().to_owned())
             .collect();
         // All but file-close, which rounds do at their end.
-        assert_eq!(drawn.len(), 71, "{drawn:?}");
+        assert_eq!(drawn.len(), 86, "{drawn:?}");
     }
 
     #[test]
     fn text_gives_the_same_operations() {
         for number in 0..50 {
-            let ops = round(3, number, number % 2 == 0);
+            let ops =
+                round(3, number, [Only::All, Only::Faults, Only::Library][number as usize % 3]);
             assert_eq!(crate::ops::parse(&crate::ops::text(&ops)).as_ref(), Ok(&ops));
         }
     }

@@ -10,6 +10,7 @@ use crate::file::{self, Known};
 use crate::freezer::Still;
 use crate::full;
 use crate::judge::Span;
+use crate::library;
 use crate::limit;
 use crate::load::{self, Shape};
 use crate::machine::Machine;
@@ -38,7 +39,9 @@ pub(crate) fn sequence(machine: &Machine, ops: &[Op]) -> Result<(), Finding> {
     let after = |what| Finding { op: None, what };
     let before = State::look(machine).map_err(after)?;
     let mut world = World::new(machine).map_err(after)?;
-    let ended = all(&mut world, ops).and_then(|()| world.check().map_err(after));
+    let ended = all(&mut world, ops)
+        .and_then(|()| world.check().map_err(after))
+        .and_then(|()| library::keep::check(&world).map_err(after));
     drop(world);
     // Also after a failure: what is given back late would be missed by the next sequence.
     let given = before.await_again(machine).map_err(after);
@@ -180,7 +183,7 @@ fn one(world: &mut World<'_>, op: &Op) -> Outcome {
         Op::DeviceWrite { device, at, length, stamp } => { device::write(world, device, at, length, stamp); Ok(()) }
         Op::DeviceDrop { device } => device::drop_device(world, device),
 
-        _ => fault(world, op),
+        _ => library::run(world, op).unwrap_or_else(|| fault(world, op)),
     }
 }
 

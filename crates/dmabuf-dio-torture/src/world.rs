@@ -11,6 +11,9 @@ use crate::disk::Disk;
 use crate::fault::Armed;
 use crate::fence::Fence;
 use crate::file::Known;
+use crate::library::held::Held;
+use crate::library::kept::Keeping;
+use crate::library::saved::Saved;
 use crate::machine::Machine;
 use crate::mapping::Mapping;
 use crate::pages::{PAGE, Page, bytes, difference};
@@ -25,6 +28,8 @@ pub(crate) const FILES: usize = 4;
 pub(crate) const DISK: u64 = FILES as u64 - 1;
 pub(crate) const SLOTS: usize = 3;
 pub(crate) const DEVICES: usize = 2;
+/// Buffers that the library has loaded
+pub(crate) const HELD: usize = 3;
 
 /// A memfd; `None`: a hole, or allocated and not filled.
 #[allow(clippy::struct_excessive_bools)] // independent of each other
@@ -158,6 +163,10 @@ pub(crate) struct World<'a> {
     pub(crate) ring: Option<Ring>,
     pub(crate) stores: [Option<Store>; STORES],
     pub(crate) files: [Option<Known>; FILES],
+    pub(crate) held: [Option<Held>; HELD],
+    /// Files with names
+    pub(crate) saved: Saved,
+    pub(crate) keeping: Option<Keeping>,
     /// The context of loads.
     pub(crate) loader: Option<OwnedFd>,
     /// After the files, as one is open on it.
@@ -186,6 +195,9 @@ impl<'a> World<'a> {
             ring: None,
             stores: [const { None }; STORES],
             files,
+            held: [const { None }; HELD],
+            saved: Saved::create(&machine.folder)?,
+            keeping: None,
             loader: None,
             disk,
             armed: Armed::Nothing,
@@ -269,6 +281,11 @@ impl<'a> World<'a> {
                 file.check().map_err(|why| format!("file={place}: {why}"))?;
             }
         }
-        Ok(())
+        for (place, held) in self.held.iter().enumerate() {
+            if let Some(held) = held {
+                held.check().map_err(|why| format!("held={place}: {why}"))?;
+            }
+        }
+        self.saved.check_all()
     }
 }

@@ -98,7 +98,7 @@ impl Blocks {
         let buffer = &self.fenced.port;
         let (how, behind) = match &self.fileio {
             None => ("IIO, dma-buf".into(), 0),
-            Some(fileio) => (fileio.how(), if self.output { buffer.kernel_bytes() } else { 0 }),
+            Some(fileio) => (fileio.how(), buffer.kernel_bytes()),
         };
         // A queued block does not prove that no frames are lost: a device may lose frames inside.
         let tells_losses = self.losses.are_told();

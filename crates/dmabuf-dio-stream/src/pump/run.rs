@@ -129,6 +129,7 @@ impl Run<'_> {
         self.stream.source.attach(&ring)?;
         // A source would discard what it fills beyond a cut.
         let facts = self.stream.source.facts();
+        self.ledger.set_ahead(facts.behind);
         let unit = multiple(facts.align, self.frame);
         self.stream.cut = self.stream.cut.map(|cut| (cut / unit).max(1).saturating_mul(unit));
         let expected = self.limit.into_iter().chain(self.span).min();

@@ -162,7 +162,8 @@ impl Task<'_> {
     }
 
     pub(crate) fn stopped(&self, extent: Extent, stop: Stop) -> Error {
-        let done = |done: u64| (extent.file + done).saturating_sub(self.offset);
+        // A whole last block may have been read.
+        let done = |done: u64| (extent.file + done).saturating_sub(self.offset).min(self.length);
         match stop {
             Stop::Failed { offset, errno, done: moved } => Error::Transfer {
                 path: self.file.path.clone(),
@@ -220,6 +221,12 @@ impl Task<'_> {
     ) -> Result<Transferred, Error> {
         let mut moved = Transferred::default();
         let (split, mut direct) = self.split(extent, &mut moved.notes);
+        let mut edge = |part: Extent| {
+            if self.watch.is_cancelled() {
+                return Err(self.cancelled(part.file.saturating_sub(self.offset)));
+            }
+            edge(part)
+        };
         if let Some(whole) = split.core {
             if let Some(head) = split.head {
                 moved.add_edge(edge(head)?);
@@ -397,6 +404,31 @@ mod tests {
                 panic!("{full:?}")
             };
             assert_eq!(errno.raw(), libc::EIO);
+        });
+    }
+
+    #[test]
+    fn cancelled_transfer_moves_no_partial_block() {
+        with_task(Direction::Load, 700, 100, |task| {
+            let control = Control::default();
+            control.cancel.cancel();
+            let watch = Watch::start(&control, task.length);
+            let task = Task { watch: &watch, ..*task };
+            let (moved, edges, jobs) = parts(&task, extent(700, 188, 100), None);
+            assert!(matches!(moved, Err(Error::Cancelled { done: 0, length: 100, .. })));
+            assert!(edges.is_empty() && jobs.is_empty());
+        });
+    }
+
+    #[test]
+    fn no_more_is_moved_than_was_asked_for() {
+        with_task(Direction::Load, 700, 1000, |task| {
+            let whole = extent(512, 0, 1536);
+            let cancelled = task.stopped(whole, Stop::Cancelled { done: 1536 });
+            assert!(matches!(cancelled, Error::Cancelled { done: 1000, length: 1000, .. }));
+            let errno = Errno::from_raw(libc::EIO);
+            let failed = task.stopped(whole, Stop::Failed { offset: 1536, errno, done: 1536 });
+            assert!(matches!(failed, Error::Transfer { done: 1000, .. }));
         });
     }
 
