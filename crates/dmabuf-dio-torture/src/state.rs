@@ -124,6 +124,10 @@ impl State {
             if now == self.counts && blocks + 32 >= self.free_blocks {
                 break;
             }
+            if blocks + 32 < self.free_blocks {
+                // btrfs frees blocks with its next transaction.
+                rustix::fs::sync();
+            }
             std::thread::sleep(Duration::from_millis(20));
             (now, blocks) = (counts(), free_blocks(machine));
         }
