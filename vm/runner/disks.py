@@ -13,10 +13,9 @@ from .paths import cache, lock
 
 FORMAT = {
     # The image reads as zeros, so mkfs need not discard or zero anything.
-    # Folders can be encrypted.
-    "ext4": ["mkfs.ext4", "-q", "-F", "-O", "encrypt", "-E", "nodiscard,assume_storage_prezeroed=1"],
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,assume_storage_prezeroed=1"],
     "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
-    "f2fs": ["mkfs.f2fs", "-q", "-f", "-t", "0", "-O", "encrypt"],
+    "f2fs": ["mkfs.f2fs", "-q", "-f", "-t", "0"],
 }
 GIB = 1 << 30
 

@@ -49,7 +49,8 @@ pub(crate) fn clone(
     if unsafe { libc::ioctl(target.plain.as_raw_fd(), request, &raw const range) } < 0 {
         let error = std::io::Error::last_os_error();
         return match error.raw_os_error() {
-            Some(libc::EOPNOTSUPP | libc::ENOTTY) => Ok(()),
+            // The encrypted ones are on a file system of their own.
+            Some(libc::EOPNOTSUPP | libc::ENOTTY | libc::EXDEV) => Ok(()),
             _ => Err(format!("FICLONERANGE: {error}")),
         };
     }
