@@ -141,11 +141,13 @@ impl StagingRing {
             let mut report = DeviceReport::default();
             loop {
                 let Some(read) = lock(&reads).next() else { return Ok(report) };
-                if let Err(error) = self.pass(read, cancel, &mut report) {
+                let pass = AssertUnwindSafe(|| self.pass(read, cancel, &mut report));
+                let passed = catch_unwind(pass);
+                if !matches!(passed, Ok(Ok(()))) {
                     // The other thread has nothing left to do.
                     lock(&reads).by_ref().for_each(drop);
-                    return Err(error);
                 }
+                passed.unwrap_or_else(|panic| resume_unwind(panic))?;
             }
         };
         thread::scope(|scope| {

@@ -24,8 +24,8 @@ pub struct Facts {
     /// Whether a source of unknown length waits for a block instead of losing frames. A source of
     /// known length always does. The ring then does not grow.
     pub waits: bool,
-    /// Bytes of taken blocks that the sink may not have output yet. Bytes that a source may hold beyond the taken
-    /// blocks, however few are queued.
+    /// Of a sink: bytes of taken blocks that it may not have output yet. Of a source: bytes that it may hold itself,
+    /// beyond those that are queued.
     pub behind: u64,
     /// Whether it can detect lost frames, or underruns.
     pub tells_losses: bool,

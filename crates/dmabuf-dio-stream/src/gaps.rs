@@ -59,7 +59,7 @@ pub(super) struct Ledger {
     kind: Loss,
     /// Bytes of returned blocks that the device may still hold.
     behind: u64,
-    /// Bytes that the device may hold beyond those that it has returned, whatever is queued.
+    /// Bytes that the device may hold itself, beyond those that are queued.
     ahead: u64,
     /// Bytes queued.
     queued: u64,
@@ -121,8 +121,9 @@ impl Ledger {
             _ if nothing => None,
             Reading::Nothing => resolved.filter(|(at, _)| *at < self.queued),
             // It always had blocks to fill, so the loss is its own.
-            _ => Some(self.dry.unwrap_or((self.since, self.queued.max(self.taken + self.ahead))))
-                .filter(|(at, _)| !(last && *at == self.queued)),
+            _ => Some(self.dry.unwrap_or((self.since, self.queued)))
+                .filter(|(at, _)| !(last && *at == self.queued))
+                .map(|(at, to)| (at, to.saturating_add(self.ahead))),
         };
         let before = self.told;
         let frames = match lost {
@@ -270,8 +271,8 @@ mod tests {
             ledger.taken(80);
         }
         ledger.reading((Reading::Count(3), false), false);
-        // Three blocks are with the sink: the device has filled two, and loses frames behind them.
-        assert_eq!(ledger.gaps(480, false), [gap(0, 400, 3)]);
+        // Three blocks are with the sink, and the fourth may be read in part: the device loses frames behind what it holds.
+        assert_eq!(ledger.gaps(640, false), [gap(0, 480, 3)]);
     }
 
     #[test]

@@ -57,8 +57,16 @@ impl Device {
         (reading, self.is_dry())
     }
 
-    /// Makes a step, and tells the ledger what a stream would. `behind`: bytes that the device holds back.
-    fn step(&mut self, step: Step, report: Report, behind: Option<u64>, ledger: &mut Ledger) {
+    /// Makes a step, and tells the ledger what a stream would. `behind`: bytes that the device holds back. `ahead`:
+    /// bytes that it holds beyond those that it has moved.
+    fn step(
+        &mut self,
+        step: Step,
+        report: Report,
+        behind: Option<u64>,
+        ahead: u64,
+        ledger: &mut Ledger,
+    ) {
         match step {
             Step::Queue(count) => {
                 let was_dry = self.is_dry() && self.queued > 0;
@@ -75,7 +83,9 @@ impl Device {
             Step::Lose(frames) => {
                 let place = match behind {
                     None => self.is_dry().then_some(self.moved),
-                    Some(bytes) => (!self.is_dry()).then(|| self.moved.saturating_sub(bytes)),
+                    Some(bytes) => {
+                        (!self.is_dry()).then(|| (self.moved + ahead).saturating_sub(bytes))
+                    }
                 };
                 if let Some(place) = place.filter(|_| self.queued > 0) {
                     self.losses.push((place, frames));
@@ -107,12 +117,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs all steps, then one more block and a reading. Returns the losses, and the ledger.
-fn run(steps: &[Step], report: Report, behind: Option<u64>) -> (Device, Ledger) {
+fn run(steps: &[Step], report: Report, behind: Option<u64>, ahead: u64) -> (Device, Ledger) {
     let (mut device, mut ledger) = (Device::default(), Ledger::new(Loss::Lost));
     ledger.set_behind(behind.unwrap_or(0));
+    ledger.set_ahead(ahead);
     let last = [Step::Queue(1), Step::Read];
     for step in steps.iter().chain(&last) {
-        device.step(*step, report, behind, &mut ledger);
+        device.step(*step, report, behind, ahead, &mut ledger);
     }
     (device, ledger)
 }
@@ -127,9 +138,10 @@ fn has(gap: &Gap, place: u64) -> bool {
 
 #[cfg_attr(test, test)]
 pub(crate) fn every_lost_frame_is_in_one_gap_around_its_place() {
-    holds(&(steps(), behind()), |(steps, behind)| {
-        let (device, ledger) = run(&steps, Report::Count, behind);
-        let gaps = ledger.gaps(device.queued, true);
+    holds(&(steps(), behind(), 0_u64..300), |(steps, behind, ahead)| {
+        let ahead = if behind.is_some() { ahead } else { 0 };
+        let (device, ledger) = run(&steps, Report::Count, behind, ahead);
+        let gaps = ledger.gaps(device.queued + ahead, true);
         assert!(gaps.windows(2).all(|pair| pair[0].to < pair[1].at), "{gaps:?}");
         for (place, frames) in &device.losses {
             let count = gaps.iter().filter(|gap| has(gap, *place)).count();
@@ -151,7 +163,7 @@ pub(crate) fn every_lost_frame_is_in_one_gap_around_its_place() {
 #[cfg_attr(test, test)]
 pub(crate) fn losses_are_passed_once_and_not_after_their_place() {
     holds(&(steps(), behind()), |(steps, behind)| {
-        let (device, mut ledger) = run(&steps, Report::Count, behind);
+        let (device, mut ledger) = run(&steps, Report::Count, behind, 0);
         let mut passed = 0;
         for place in (0..=device.queued).step_by(BLOCK as usize) {
             let told = ledger.lost_before(place);
@@ -171,7 +183,7 @@ pub(crate) fn losses_are_passed_once_and_not_after_their_place() {
 pub(crate) fn losses_without_a_count_have_a_gap_around_their_place() {
     let reports = one_of![Just(Report::Noted), Just(Report::Nothing)];
     holds(&(steps(), reports), |(steps, report)| {
-        let (device, ledger) = run(&steps, report, None);
+        let (device, ledger) = run(&steps, report, None, 0);
         let gaps = ledger.gaps(device.queued, true);
         for (place, _) in &device.losses {
             assert!(gaps.iter().any(|gap| has(gap, *place)), "{place}: {gaps:?}");

@@ -40,6 +40,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tests/coverage/report", "reads what guests have written"),
     ("tests/sanitize/run", "needs nightly Rust, and an hour; `make sanitize` runs it"),
     ("tests/stores/run", "starts servers of stores; `make nightly ONLY=stores` runs it"),
+    ("tests/fuzz/library/run", "needs cargo-fuzz; make fuzz runs it"),
+    ("tests/powercut/prove", "puts in defects, for minutes; make powercut-proof runs it"),
     ("tests/torture/prove", "builds a module for each defect, and boots guests"),
     ("tests/torture/run", "boots guests for hours"),
     ("tools/check-series", "needs the kernels' sources; `make lint` runs it"),

@@ -277,7 +277,7 @@ impl Source for ConvertingSource<'_> {
             frame: out_frame,
             align: multiple(inner.align, frame) / frame * out_frame,
             len: inner.len.map(|bytes| (bytes / frame).saturating_mul(out_frame)),
-            behind: inner.behind / frame * out_frame,
+            behind: inner.behind.div_ceil(frame).saturating_mul(out_frame),
             ..inner
         }
     }

@@ -153,10 +153,14 @@ impl Opened {
         self.device.block_align(self.number, self.frame)
     }
 
-    /// Size of the kernel's buffers for `read()` and `write()`, together.
+    /// Size of the kernel's buffers for `read()` and `write()`, together, in bytes.
     pub(super) fn kernel_bytes(&self) -> u64 {
         let frames = self.device.read(&format!("buffer{}/length", self.number));
-        frames.ok().and_then(|frames| frames.parse::<u64>().ok()).unwrap_or(0) * self.frame
+        let frames = frames.ok().and_then(|frames| frames.parse::<u64>().ok()).unwrap_or(0);
+        // A FIFO has a power of two of them (`__kfifo_alloc()`, lib/kfifo.c), which the attribute does not say.
+        let has_dma = self.device.has_dma(self.number);
+        let frames = if has_dma { Some(frames) } else { frames.checked_next_power_of_two() };
+        frames.unwrap_or(u64::MAX).saturating_mul(self.frame)
     }
 
     /// Writes that end at a multiple of this write everything or nothing: one of the two kernel

@@ -43,6 +43,8 @@ struct Blocks {
     fenced: Fenced<Opened>,
     /// For a device that does not support dma-bufs.
     fileio: Option<Fileio>,
+    /// Bytes that the kernel may hold then.
+    held: u64,
     /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
     /// alignment.
     align: u64,
@@ -55,7 +57,7 @@ impl Blocks {
         let losses = Losses::of(&device, output);
         let port = Opened::open(device, number, channels, output)?;
         let fenced = if output { Fenced::emptying(port) } else { Fenced::filling(port) };
-        Ok(Self { fenced, fileio: None, align: 1, losses, output })
+        Ok(Self { fenced, fileio: None, held: 0, align: 1, losses, output })
     }
 
     /// Attaches the blocks, or prepares to copy.
@@ -67,6 +69,7 @@ impl Blocks {
                 let buffer = &self.fenced.port;
                 buffer.set_length(ring.size());
                 let (name, fd) = (buffer.device.name(), buffer.fd.as_fd());
+                self.held = buffer.kernel_bytes();
                 let whole = if self.output { Some(buffer.whole_write()?) } else { None };
                 self.fileio = Some(Fileio::new(name, fd, ring, errno, whole)?);
                 Ok(())
@@ -98,7 +101,7 @@ impl Blocks {
         let buffer = &self.fenced.port;
         let (how, behind) = match &self.fileio {
             None => ("IIO, dma-buf".into(), 0),
-            Some(fileio) => (fileio.how(), buffer.kernel_bytes()),
+            Some(fileio) => (fileio.how(), self.held),
         };
         // A queued block does not prove that no frames are lost: a device may lose frames inside.
         let tells_losses = self.losses.are_told();
