@@ -9,9 +9,14 @@ use dmabuf_dio_sys::dio;
 use io_uring::{Builder, IoUring, opcode, squeue, types};
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Result, Trouble, failed, refused, whole};
+use crate::outcome::{Lack, Result, Trouble, failed, refused, whole};
 
 const REGISTER: &str = "registering slots of /dev/dmabuf_dio";
+const NO_SLOTS: Lack<'static> = (&[Os::OPNOTSUPP], "slots need Linux 7.3");
+const NO_RING: Lack<'static> = (
+    &[Os::ACCESS, Os::INVAL, Os::NOMEM, Os::NOSYS, Os::OPNOTSUPP, Os::PERM],
+    "it is missing or forbidden here",
+);
 
 /// A read of `len` bytes at `offset` of the file.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +103,7 @@ impl Uring {
             ring.submitter().register_files(&[file.as_raw_fd()])?;
             Ok(Self { ring, registered: false, polled })
         };
-        make().map_err(refused::<io::Error>("io_uring", "it is missing or forbidden here"))
+        make().map_err(refused::<io::Error>("io_uring", &[NO_RING]))
     }
 
     /// # Safety
@@ -152,7 +157,7 @@ impl Uring {
             }
             if let Some(errno) = arrived.filter(|result| *result < 0) {
                 let errno = Os::from_raw_os_error(-errno);
-                return Err(refused(REGISTER, "slots need Linux 7.3")(errno));
+                return Err(refused(REGISTER, &[NO_SLOTS])(errno));
             }
         }
         Ok(())
@@ -217,11 +222,8 @@ impl Engine for Uring {
     }
 
     fn failure(&self, errno: Os) -> Trouble {
-        if self.polled {
-            let lacking =
-                "the disk or its file system has no poll queues: boot with nvme.poll_queues=1";
-            return refused("polling", lacking)(errno);
-        }
-        Trouble::failed("a read by io_uring", errno)
+        let polls = "the disk or its file system has no poll queues: boot with nvme.poll_queues=1";
+        let refusals: &[Os] = if self.polled { &[Os::INVAL, Os::OPNOTSUPP] } else { &[] };
+        refused("a read by io_uring", &[(refusals, polls)])(errno)
     }
 }
