@@ -78,7 +78,7 @@ pub(crate) enum Way {
     Map,
     /// `pread()` with `O_DIRECT` into huge pages, in pieces of this many bytes.
     Pread { piece: u64 },
-    /// `io_uring` with `O_DIRECT` into 4 KiB pages: none are registered, allocation and I/O do not overlap.
+    /// `io_uring` with `O_DIRECT` into 4 KiB pages: nothing is registered, allocation and I/O do not overlap.
     Ring(Requests),
 }
 
@@ -220,7 +220,7 @@ impl Way {
             }
             Self::Ring(requests) => {
                 let mapping = Mapping::anonymous(len, Pages::Small)?;
-                let mut ring = Uring::new(&IoUring::builder(), requests.1, file, false)?;
+                let mut ring = Uring::plain(requests.1, file)?;
                 // SAFETY: this process alone has the memory, all of which is mapped.
                 unsafe { ring.read(mapping.address() as u64, u64::MAX, len, requests)? };
                 mapping

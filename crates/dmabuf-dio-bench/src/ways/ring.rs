@@ -87,9 +87,10 @@ pub(crate) unsafe fn keep_in_flight<E: Engine>(
     }
 }
 
-/// A ring whose fixed file 0 is the file to read.
+/// A ring whose fixed file 0 is the file to read, unless it has a plain descriptor.
 pub(crate) struct Uring {
     ring: IoUring,
+    plain: Option<types::Fd>,
     /// Whether it reads into registered buffers.
     registered: bool,
     /// Whether its completions are polled for.
@@ -101,9 +102,16 @@ impl Uring {
         let make = || {
             let ring = builder.build(entries)?;
             ring.submitter().register_files(&[file.as_raw_fd()])?;
-            Ok(Self { ring, registered: false, polled })
+            Ok(Self { ring, plain: None, registered: false, polled })
         };
         make().map_err(refused::<io::Error>("io_uring", &[NO_RING]))
+    }
+
+    /// A ring as in the manual of `io_uring`: nothing is registered. The file must stay open.
+    pub(crate) fn plain(entries: u32, file: &File) -> Result<Self> {
+        let ring = IoUring::new(entries).map_err(refused("io_uring", &[NO_RING]))?;
+        let plain = Some(types::Fd(file.as_raw_fd()));
+        Ok(Self { ring, plain, registered: false, polled: false })
     }
 
     /// # Safety
@@ -201,10 +209,12 @@ impl Engine for Uring {
     unsafe fn queue(&mut self, mark: u64, request: Request) -> Result<()> {
         let Request { offset, place, len, buffer } = request;
         let (file, place) = (types::Fixed(0), place as *mut u8);
-        let entry = if self.registered {
-            opcode::ReadFixed::new(file, place, len, buffer).offset(offset).build()
-        } else {
-            opcode::Read::new(file, place, len).offset(offset).build()
+        let entry = match self.plain {
+            Some(file) => opcode::Read::new(file, place, len).offset(offset).build(),
+            None if self.registered => {
+                opcode::ReadFixed::new(file, place, len, buffer).offset(offset).build()
+            }
+            None => opcode::Read::new(file, place, len).offset(offset).build(),
         };
         // SAFETY: as the caller promises.
         unsafe { self.push(mark, entry) }
