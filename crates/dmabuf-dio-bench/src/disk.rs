@@ -10,6 +10,7 @@ use dmabuf_dio::{Errno, probe};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::io::Errno as Os;
 use tempfile::{Builder, TempDir, TempPath};
 
 use crate::outcome::{Result, Trouble, failed, refused};
@@ -97,8 +98,9 @@ impl DiskFile {
             file.map_err(|error| Errno::from(&error))
         };
         let opened = self.opened[mode as usize].get_or_init(open).as_ref();
-        let lacking = "this file system does not support the mode; choose another: --dir DIR";
-        opened.map_err(|errno| refused("open", lacking)(*errno))
+        let lacking = "this file system does not support O_DIRECT; choose another: --dir DIR";
+        let refusals: &[Os] = if mode == IoMode::Direct { &[Os::INVAL] } else { &[] };
+        opened.map_err(|errno| refused("open", &[(refusals, lacking)])(*errno))
     }
 
     /// Compares what was read from position `at` with what was written, or, of a file of others, with what the

@@ -101,9 +101,9 @@ impl From<Trouble> for Failure {
     }
 }
 
-/// Fails if a call transferred less than requested, without an error.
+/// Fails if a call transferred another amount than requested, without an error.
 pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<()> {
-    if done >= wanted {
+    if done == wanted {
         return Ok(());
     }
     Err(Trouble::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes")))
@@ -132,19 +132,25 @@ pub(crate) fn failed<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Trouble + 
     move |error| Trouble::failed(what, error)
 }
 
-/// Why a call failed that this kernel, file system or machine may lack, for `map_err`. `lacking` says what to do about it.
-pub(crate) fn refused<E: Into<io::Error>>(what: &str, lacking: &str) -> impl Fn(E) -> Trouble {
+/// Errnos by which a call says that something is lacking, and what to do about it.
+pub(crate) type Lack<'a> = (&'a [Os], &'a str);
+
+pub(crate) const NOT_ROOT: Lack<'static> =
+    (&[Os::ACCESS, Os::PERM, Os::ROFS], "this user may not do it: run as root");
+/// How a device is missing.
+pub(crate) const NO_DEVICE: &[Os] = &[Os::NOENT, Os::NODEV, Os::NXIO];
+
+/// Why a call failed that this kernel, file system or machine may lack, for `map_err`. Any errno without a lack is a
+/// failure.
+pub(crate) fn refused<E: Into<io::Error>>(what: &str, lacks: &[Lack<'_>]) -> impl Fn(E) -> Trouble {
     move |error| {
         let error = error.into();
-        match Os::from_io_error(&error) {
-            Some(errno @ (Os::ACCESS | Os::PERM | Os::ROFS)) => {
-                Trouble::unavailable(what, errno, "this user may not do it: run as root")
-            }
-            Some(
-                errno @ (Os::INVAL | Os::NODEV | Os::NOENT | Os::NOSYS | Os::OPNOTSUPP | Os::XDEV),
-            ) => Trouble::unavailable(what, errno, lacking),
-            _ => Trouble::failed(what, error),
-        }
+        let lacking = |errno| {
+            let (_, why) = lacks.iter().find(|(errnos, _)| errnos.contains(&errno))?;
+            Some(Trouble::unavailable(what, errno, why))
+        };
+        let trouble = Os::from_io_error(&error).and_then(lacking);
+        trouble.unwrap_or_else(|| Trouble::failed(what, error))
     }
 }
 
@@ -159,12 +165,15 @@ mod tests {
 
     #[test]
     fn reasons_name_the_errno_and_what_is_lacking_is_no_failure() {
-        let refused = |errno: Os| refused("copy_file_range", "no")(errno);
+        let refused =
+            |errno: Os| refused("copy_file_range", &[(&[Os::INVAL], "no"), NOT_ROOT])(errno);
         assert_eq!(refused(Os::INVAL).reason, "copy_file_range: EINVAL, no");
         assert_eq!(refused(Os::INVAL).status, Status::Unavailable);
         assert_eq!(refused(Os::INVAL).grave().status, Status::Failed);
+        assert!(refused(Os::PERM).reason.ends_with("EPERM, this user may not do it: run as root"));
         let trouble = Trouble::broken("copy_file_range failed: EIO (Input/output error)");
         assert_eq!(refused(Os::IO), trouble);
+        assert_eq!(refused(Os::OPNOTSUPP).status, Status::Failed, "nobody lists it");
     }
 
     #[test]
@@ -178,5 +187,6 @@ mod tests {
             let moved = repeat("read", 8, |_| *moves.next().expect("a call"));
             assert_eq!(moved, wanted.map_or(Ok(()), |reason| Err(Trouble::broken(reason))));
         }
+        assert!(whole("READ", 8, 8).is_ok() && whole("READ", 9, 8).is_err());
     }
 }

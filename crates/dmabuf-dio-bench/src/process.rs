@@ -53,7 +53,8 @@ impl Process {
         let (sender, printed) = channel();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
-                let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+                let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
+                let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
                 let _ = lines.map(|line| sender.send(line)).all(|sent| sent.is_ok());
             });
         }
@@ -175,10 +176,10 @@ mod tests {
 
     #[test]
     fn lines_are_read_and_the_last_of_stderr_is_the_reason() {
-        let mut process = sh("echo one; read x; echo two; echo three");
+        let mut process = sh(r"echo one; read x; printf 'two\377\n'; echo three");
         assert_eq!(process.line().expect("a line"), "one");
         process.nudge();
-        assert_eq!(process.finish().expect("the rest"), "two\nthree\n");
+        assert_eq!(process.finish().expect("the rest"), "two\u{fffd}\nthree\n");
         for (script, status, reason) in [
             ("echo first >&2; echo last >&2; echo >&2; exit 1", Status::Failed, "last"),
             ("echo dmabuf-dio-bench: no >&2; exit 3", Status::Unavailable, "no"),

@@ -7,11 +7,11 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
-use dmabuf_dio_sys::{heap, udmabuf};
+use dmabuf_dio_sys::{Errno, heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Result, failed, refused, repeat};
+use crate::outcome::{Lack, NO_DEVICE, NOT_ROOT, Result, Trouble, failed, refused, repeat};
 use mapping::Mapping;
 
 /// The kind of a buffer, and the target of its I/O.
@@ -43,7 +43,8 @@ impl Maker {
             BufferKind::DmaBuf => Some(open_heap()?),
             BufferKind::Udmabuf | BufferKind::UdmabufMemfd => {
                 let remedy = "this kernel has no udmabuf: CONFIG_UDMABUF, or modprobe udmabuf";
-                Some(udmabuf::open().map_err(refused(udmabuf::DEVICE, remedy))?)
+                let lacks = [(NO_DEVICE, remedy), NOT_ROOT];
+                Some(udmabuf::open().map_err(refused(udmabuf::DEVICE, &lacks))?)
             }
         };
         Ok(Self { kind, device })
@@ -65,8 +66,7 @@ impl Maker {
         if let Some(device) = &self.device {
             let (fd, len) = (memfd.target(), memfd.len);
             let dmabuf = udmabuf::create(device.as_fd(), fd, 0, len);
-            let remedy = "it may be too large for this kernel: see udmabuf.size_limit_mb";
-            memfd.dmabuf = Some(dmabuf.map_err(refused("UDMABUF_CREATE", remedy))?);
+            memfd.dmabuf = Some(dmabuf.map_err(|errno| cannot_create(errno, len))?);
         }
         if self.kind == BufferKind::Udmabuf {
             memfd.memfd = None;
@@ -78,7 +78,17 @@ impl Maker {
 /// Opens the system heap.
 pub(crate) fn open_heap() -> Result<OwnedFd> {
     let remedy = "this kernel has no system heap: CONFIG_DMABUF_HEAPS_SYSTEM";
-    heap::open(heap::SYSTEM).map_err(refused(heap::SYSTEM, remedy))
+    heap::open(heap::SYSTEM).map_err(refused(heap::SYSTEM, &[(NO_DEVICE, remedy), NOT_ROOT]))
+}
+
+/// Why no dma-buf of that length could be created over a memfd.
+fn cannot_create(errno: Errno, len: u64) -> Trouble {
+    let limit = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok();
+    let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+    let too_large: &[Os] =
+        if limit.is_some_and(|limit| len > limit << 20) { &[Os::INVAL] } else { &[] };
+    let remedy = "it is too large for this kernel: see udmabuf.size_limit_mb";
+    refused("UDMABUF_CREATE", &[(too_large, remedy)])(errno)
 }
 
 /// A memfd without pages, with the seals that udmabuf requires.
@@ -162,7 +172,12 @@ impl Buffer {
             let (mut from, mut to, rest) = (done, done, (self.len - done) as usize);
             rustix::fs::copy_file_range(file, Some(&mut from), self.target(), Some(&mut to), rest)
         };
-        let first = copy(0).map_err(refused(WHAT, "this kernel lacks it; see kernel/series"))?;
+        let lacks: &[Lack<'_>] = &[
+            (&[Os::INVAL, Os::XDEV], "this kernel lacks it; see kernel/series"),
+            (&[Os::OPNOTSUPP], "the exporter does not lend its pages"),
+            (&[Os::NOSYS, Os::PERM], "the call is forbidden or missing here"),
+        ];
+        let first = copy(0).map_err(refused(WHAT, lacks))?;
         repeat(WHAT, self.len, |done| if done == 0 { Ok(first) } else { copy(done) })
     }
 

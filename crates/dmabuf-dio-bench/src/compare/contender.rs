@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use dmabuf_dio_terminal::size::show_size;
+use rustix::io::Errno as Os;
 use serde_json::Value;
 
 use super::child::{LoaderReport, READY};
@@ -13,7 +14,7 @@ use crate::buffer::mapping::{Pages, huge_page};
 use crate::disk::DiskFile;
 use crate::fio::{self, filename, no_result, number};
 use crate::host::setting::Setting;
-use crate::outcome::{Result, Status, Trouble, failed, refused, whole};
+use crate::outcome::{Lack, NOT_ROOT, Result, Status, Trouble, failed, refused, whole};
 use crate::pattern::Pattern;
 use crate::process::Process;
 use crate::ways::registry::{COMPARE, OwnWay};
@@ -83,9 +84,9 @@ impl Contender {
     /// Changes the settings until the returned value is dropped. Huge pages for `bytes` are set if permitted;
     /// every other setting is required.
     pub(crate) fn set(&self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>> {
-        let required = |path: &str, value: &str| {
-            Setting::set(path, value).map_err(refused(path, "this device has no such setting"))
-        };
+        let lacks: [Lack<'_>; 2] = [(&[Os::NOENT], "this device has no such setting"), NOT_ROOT];
+        let required =
+            |path: &str, value: &str| Setting::set(path, value).map_err(refused(path, &lacks));
         let (pages, read_ahead) = match self {
             Self::Own(own) => (own.pages, own.read_ahead),
             Self::Fio(_) | Self::Peer(_) => (Pages::Huge, None),
@@ -165,11 +166,9 @@ impl Contender {
     }
 
     fn accept(&self, told: &LoaderReport, file: &DiskFile, verify: bool) -> Result<()> {
-        whole(
-            &self.name(),
-            told.bytes,
-            file.len - file.content.as_ref().map_or(0, Pattern::start),
-        )?;
+        let data = file.len - file.content.as_ref().map_or(0, Pattern::start);
+        // Some count the header too.
+        whole(&self.name(), told.bytes.min(data), data)?;
         match (told.verified, &told.difference) {
             (Some(false), Some(difference)) => Err(Trouble::different(difference)),
             (Some(false), None) => {

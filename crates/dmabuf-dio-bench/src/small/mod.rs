@@ -152,7 +152,7 @@ fn target(path: &Path, size: u64, number: u64) -> Result<(String, DiskFile)> {
     let disk = DiskFile::existing(path, size);
     disk.open(IoMode::Direct)?;
     let len = seek(disk.open(IoMode::Buffer)?, SeekFrom::End(0)).map_err(failed("seeking"))?;
-    whole("the block device", len, size)?;
+    whole("the block device", len.min(size), size)?;
     Ok(("raw".into(), disk))
 }
 

@@ -234,7 +234,11 @@ impl StreamRow<'_> {
         let result = Stream::new(&mut source, &mut *sink, ring).limit(total).progress(begin).run();
         let spent = meter.map(|meter| self.ended(meter)).unwrap_or_default();
         let summary = result.map_err(|interrupted| interrupted.error)?;
-        whole("the stream", if summary.gaps.is_empty() { summary.bytes } else { 0 }, total)?;
+        whole("the stream", summary.bytes, total)?;
+        if !summary.gaps.is_empty() {
+            let places = summary.gaps.len();
+            return Err(Trouble::broken(format!("the stream lost frames at {places} places")));
+        }
         Ok(spent)
     }
 

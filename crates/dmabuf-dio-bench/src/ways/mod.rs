@@ -23,7 +23,7 @@ use crate::buffer::{Buffer, BufferKind, Maker, memfd, open_heap};
 use crate::disk::{DiskFile, IoMode};
 use crate::host::setting::Setting;
 use crate::measure::Meter;
-use crate::outcome::{Result, Trouble, failed, refused, repeat, whole};
+use crate::outcome::{Lack, NOT_ROOT, Result, Trouble, failed, refused, repeat, whole};
 use held::{Held, Memory};
 use ring::Uring;
 
@@ -78,7 +78,7 @@ pub(crate) enum Way {
     Map,
     /// `pread()` with `O_DIRECT` into huge pages, in pieces of this many bytes.
     Pread { piece: u64 },
-    /// `io_uring` with `O_DIRECT` into 4 KiB pages: none are registered, allocation and I/O do not overlap.
+    /// `io_uring` with `O_DIRECT` into 4 KiB pages: nothing is registered, allocation and I/O do not overlap.
     Ring(Requests),
 }
 
@@ -220,7 +220,7 @@ impl Way {
             }
             Self::Ring(requests) => {
                 let mapping = Mapping::anonymous(len, Pages::Small)?;
-                let mut ring = Uring::new(&IoUring::builder(), requests.1, file, false)?;
+                let mut ring = Uring::plain(requests.1, file)?;
                 // SAFETY: this process alone has the memory, all of which is mapped.
                 unsafe { ring.read(mapping.address() as u64, u64::MAX, len, requests)? };
                 mapping
@@ -253,11 +253,12 @@ fn by_heap(mode: IoMode, gather: bool, setup: &Setup<'_>, meter: &mut Meter<'_>)
     const FLAG: &str = "DMA_HEAP_FLAG_READ_FILE";
     const MISSING: &str = "this kernel lacks it; see kernel/series";
     let all = || Setting::set(READ_GATHER, &ALL.to_string());
-    let _until_done = (!gather).then(all).transpose().map_err(refused(READ_GATHER, MISSING))?;
+    let lacks: [Lack<'_>; 2] = [(&[Os::NOENT], MISSING), NOT_ROOT];
+    let _until_done = (!gather).then(all).transpose().map_err(refused(READ_GATHER, &lacks))?;
     let (file, len) = setup.open(mode)?;
     let heap = open_heap()?;
     let load = || heap::alloc_read_file(heap.as_fd(), len, file.as_fd(), 0);
-    let (fd, done) = meter.load(|| load().map_err(refused(FLAG, MISSING)))?;
+    let (fd, done) = meter.load(|| load().map_err(refused(FLAG, &[(&[Os::INVAL], MISSING)])))?;
     whole(FLAG, done, len)?;
     Ok(Buffer::of_dmabuf(fd, len).into())
 }

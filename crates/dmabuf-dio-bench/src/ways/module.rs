@@ -9,10 +9,11 @@ use rustix::fs::OFlags;
 
 use super::Requests;
 use crate::buffer::Buffer;
-use crate::outcome::{Result, failed, refused, whole};
+use crate::outcome::{NO_DEVICE, NOT_ROOT, Result, failed, refused, whole};
 
 fn open() -> Result<OwnedFd> {
-    dio::open().map_err(refused(dio::DEVICE, "the module is not loaded: sudo make dkms"))
+    let remedy = "the module is not loaded: sudo make dkms";
+    dio::open().map_err(refused(dio::DEVICE, &[(NO_DEVICE, remedy), NOT_ROOT]))
 }
 
 /// Attaches the buffer to a new context.

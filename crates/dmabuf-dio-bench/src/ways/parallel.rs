@@ -9,12 +9,15 @@ use rustix::io::Errno as Os;
 
 use crate::buffer::mapping::{Mapping, collapse};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd};
-use crate::outcome::{Result, failed, refused};
+use crate::outcome::{Lack, Result, failed, refused};
 
 /// As in the heap flag.
 const READERS: usize = 4;
 const READ: usize = 8 << 20;
-const NO_HUGE: &str = "a memfd gets no huge pages here: Linux 6.1, CONFIG_TRANSPARENT_HUGEPAGE";
+const NO_HUGE: Lack<'static> = (
+    &[Os::AGAIN, Os::BUSY, Os::INVAL, Os::NOMEM],
+    "a memfd gets no huge pages here: Linux 6.1, CONFIG_TRANSPARENT_HUGEPAGE",
+);
 
 /// Loads the first `len` bytes of the file. Also returns the mapping that was used.
 pub(crate) fn load(file: &File, len: u64, huge: bool) -> Result<(Buffer, Mapping)> {
@@ -46,7 +49,7 @@ fn read<T>(
         loop {
             let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((index, part)) = next else { return Ok(()) };
-            prepare(part).map_err(refused("MADV_COLLAPSE", NO_HUGE))?;
+            prepare(part).map_err(refused("MADV_COLLAPSE", &[NO_HUGE]))?;
             file.read_exact_at(part, (index * READ) as u64).map_err(failed("pread"))?;
         }
     };
@@ -63,6 +66,7 @@ fn read<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Status;
     use crate::pattern::Pattern;
 
     #[test]
@@ -76,7 +80,7 @@ mod tests {
         assert_eq!(pattern.check(&bytes, 0), Ok(()));
         bytes.push(0);
         assert!(read(named.as_file(), &mut bytes, |_| Ok(()), || ()).is_err());
-        let refused = read(named.as_file(), &mut bytes, |_| Err(Os::INVAL), || ());
-        assert!(refused.expect_err("refused").reason.contains("MADV_COLLAPSE"));
+        let refused = read(named.as_file(), &mut bytes, |_| Err(Os::AGAIN), || ());
+        assert_eq!(refused.expect_err("refused").status, Status::Unavailable);
     }
 }

@@ -9,9 +9,14 @@ use dmabuf_dio_sys::dio;
 use io_uring::{Builder, IoUring, opcode, squeue, types};
 use rustix::io::Errno as Os;
 
-use crate::outcome::{Result, Trouble, failed, refused, whole};
+use crate::outcome::{Lack, Result, Trouble, failed, refused, whole};
 
 const REGISTER: &str = "registering slots of /dev/dmabuf_dio";
+const NO_SLOTS: Lack<'static> = (&[Os::OPNOTSUPP], "slots need Linux 7.3");
+const NO_RING: Lack<'static> = (
+    &[Os::ACCESS, Os::INVAL, Os::NOMEM, Os::NOSYS, Os::OPNOTSUPP, Os::PERM],
+    "it is missing or forbidden here",
+);
 
 /// A read of `len` bytes at `offset` of the file.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +87,10 @@ pub(crate) unsafe fn keep_in_flight<E: Engine>(
     }
 }
 
-/// A ring whose fixed file 0 is the file to read.
+/// A ring whose fixed file 0 is the file to read, unless it has a plain descriptor.
 pub(crate) struct Uring {
     ring: IoUring,
+    plain: Option<types::Fd>,
     /// Whether it reads into registered buffers.
     registered: bool,
     /// Whether its completions are polled for.
@@ -96,9 +102,16 @@ impl Uring {
         let make = || {
             let ring = builder.build(entries)?;
             ring.submitter().register_files(&[file.as_raw_fd()])?;
-            Ok(Self { ring, registered: false, polled })
+            Ok(Self { ring, plain: None, registered: false, polled })
         };
-        make().map_err(refused::<io::Error>("io_uring", "it is missing or forbidden here"))
+        make().map_err(refused::<io::Error>("io_uring", &[NO_RING]))
+    }
+
+    /// A ring as in the manual of `io_uring`: nothing is registered. The file must stay open.
+    pub(crate) fn plain(entries: u32, file: &File) -> Result<Self> {
+        let ring = IoUring::new(entries).map_err(refused("io_uring", &[NO_RING]))?;
+        let plain = Some(types::Fd(file.as_raw_fd()));
+        Ok(Self { ring, plain, registered: false, polled: false })
     }
 
     /// # Safety
@@ -152,7 +165,7 @@ impl Uring {
             }
             if let Some(errno) = arrived.filter(|result| *result < 0) {
                 let errno = Os::from_raw_os_error(-errno);
-                return Err(refused(REGISTER, "slots need Linux 7.3")(errno));
+                return Err(refused(REGISTER, &[NO_SLOTS])(errno));
             }
         }
         Ok(())
@@ -196,10 +209,12 @@ impl Engine for Uring {
     unsafe fn queue(&mut self, mark: u64, request: Request) -> Result<()> {
         let Request { offset, place, len, buffer } = request;
         let (file, place) = (types::Fixed(0), place as *mut u8);
-        let entry = if self.registered {
-            opcode::ReadFixed::new(file, place, len, buffer).offset(offset).build()
-        } else {
-            opcode::Read::new(file, place, len).offset(offset).build()
+        let entry = match self.plain {
+            Some(file) => opcode::Read::new(file, place, len).offset(offset).build(),
+            None if self.registered => {
+                opcode::ReadFixed::new(file, place, len, buffer).offset(offset).build()
+            }
+            None => opcode::Read::new(file, place, len).offset(offset).build(),
         };
         // SAFETY: as the caller promises.
         unsafe { self.push(mark, entry) }
@@ -217,11 +232,8 @@ impl Engine for Uring {
     }
 
     fn failure(&self, errno: Os) -> Trouble {
-        if self.polled {
-            let lacking =
-                "the disk or its file system has no poll queues: boot with nvme.poll_queues=1";
-            return refused("polling", lacking)(errno);
-        }
-        Trouble::failed("a read by io_uring", errno)
+        let polls = "the disk or its file system has no poll queues: boot with nvme.poll_queues=1";
+        let refusals: &[Os] = if self.polled { &[Os::INVAL, Os::OPNOTSUPP] } else { &[] };
+        refused("a read by io_uring", &[(refusals, polls)])(errno)
     }
 }
