@@ -2,7 +2,8 @@
 //! URLs of objects, and how they are shown: without what may be secret.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
 
 use reqwest::Url;
 
@@ -34,14 +35,25 @@ pub fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|text| scheme(text).is_some())
 }
 
-/// Whether a path is all but the URL of an object: with one slash, or behind a blank. It may have what is secret.
+/// Whether a path is all but the URL of an object: with one slash, without the colon, or behind a blank. It may have
+/// what is secret.
 pub fn is_nearly_url(path: &Path) -> bool {
     let is_near = |text: &str| {
-        let (scheme, rest) = text.trim_start().split_once(':')?;
-        let is_known = SCHEMES.iter().any(|(name, _)| scheme.eq_ignore_ascii_case(name));
-        (is_known && rest.starts_with('/')).then_some(())
+        // A folder may be called like a scheme, but its files rarely have what may be secret in a URL.
+        let is_odd = |rest: &str| {
+            rest.starts_with(":/") || rest.starts_with("//") || rest.contains(['@', '?'])
+        };
+        after_scheme(text).is_some_and(|(_, rest)| is_odd(rest))
     };
-    !is_url(path) && path.to_str().and_then(is_near).is_some()
+    !is_url(path) && path.to_str().is_some_and(is_near)
+}
+
+/// A scheme at the start of a text, and what is behind it: `://` in a URL, perhaps less of that if it is mistyped.
+fn after_scheme(text: &str) -> Option<(&'static str, &str)> {
+    let text = text.trim_start();
+    let (first, rest) = text.split_at(text.find([':', '/', '@', '?', '#']).unwrap_or(text.len()));
+    let (known, _) = SCHEMES.iter().find(|(known, _)| first.eq_ignore_ascii_case(known))?;
+    Some((known, rest))
 }
 
 /// A URL as messages show it: without what may be secret, and with the characters that `%` stands for.
@@ -78,10 +90,11 @@ impl Address {
         let bare = |what: &str| {
             // Not all of it: it may have a secret.
             let start = |text: &str| text.split(['?', '#']).next().unwrap_or_default().to_owned();
-            let shown = match text.split_once(':') {
-                // Where a password ends is not known: it may have a # or a ?.
-                Some((scheme, rest)) if rest.contains('@') => format!("{}://", start(scheme)),
-                _ => start(text),
+            // Where a password begins and ends is not known: it may have a # or a ?.
+            let shown = if text.contains('@') {
+                format!("{}://", after_scheme(text).map_or("", |(scheme, _)| scheme))
+            } else {
+                start(text)
             };
             failed(Path::new(&shown), 0..0, &Trouble::Address(what.to_owned()))
         };
@@ -106,8 +119,8 @@ impl Address {
     /// The folder that it is in, and its name there.
     pub(crate) fn split(&self) -> Option<(Self, String)> {
         let (path, name) = self.url.path().rsplit_once('/').filter(|(_, name)| !name.is_empty())?;
-        // A name that is no text would be another one in a URL of its own.
-        let name = decoded(name)?;
+        // A name that is no text, or is in another folder, would be another one in a URL of its own.
+        let name = decoded(name).filter(|name| is_one_part(name))?;
         let mut folder = self.url.clone();
         folder.set_path(&format!("{path}/"));
         Some((Self::parse(folder.as_str()).ok()?, name))
@@ -120,7 +133,7 @@ impl Address {
         // `path_segments_mut()` would leave out tabs and newlines.
         for part in name.iter().filter(|part| *part != "/" && *part != "." && *part != "..") {
             path.push('/');
-            path.push_str(&percent_encoded(&part.to_string_lossy()));
+            path.push_str(&percent_encoded(part.as_bytes()));
         }
         url.set_path(&path);
         Self { kind: self.kind, url, name: self.name.join(name) }
@@ -153,11 +166,18 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Writes what may mean something else in a path as `%` and two digits.
-fn percent_encoded(text: &str) -> String {
-    let mut path = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+/// Whether it is the name of a file in its folder.
+fn is_one_part(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    let first = parts.next();
+    !name.contains('/') && matches!(first, Some(Component::Normal(_))) && parts.next().is_none()
+}
+
+/// Writes all but what RFC 3986 leaves unreserved as `%` and two digits: S3 takes a `+` in a path for a blank.
+fn percent_encoded(name: &[u8]) -> String {
+    let mut path = String::with_capacity(name.len());
+    for &byte in name {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             path.push(byte.into());
         } else {
             path.push_str(&format!("%{byte:02X}"));
@@ -190,6 +210,9 @@ fn decoded(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
@@ -199,6 +222,36 @@ mod tests {
         }
         for path in ["s3:/b/k", "model.gguf", "/s3://b", "ftp://h/p", "file:///p", "://", "s3"] {
             assert!(!is_url(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn mistyped_urls_are_told_from_files() {
+        for text in [
+            "https:/h/x",
+            " s3://b/k",
+            "https//h/x",
+            "HTTP//h",
+            "https/TOKEN@h/x",
+            "https/h/x?X-Amz-Signature=1",
+            "https:TOKEN@h/x",
+            "gs@b",
+            "abfss?sig=1",
+        ] {
+            assert!(is_nearly_url(Path::new(text)), "{text}");
+        }
+        for file in [
+            "https/x",
+            "s3/b/k",
+            "azure",
+            "https.txt",
+            "https:x",
+            "httpsx//y",
+            "gs-a@b",
+            "./s3//b",
+            "a@b?c",
+        ] {
+            assert!(!is_nearly_url(Path::new(file)), "{file}");
         }
     }
 
@@ -222,13 +275,23 @@ mod tests {
             "https:/h/x?secret",
             "https//h/x?secret&from=s3://a@b",
             "user:pass@h/x?secret",
+            "https//pass@h/x",
+            "https//pass:secret@h/x",
+            "https//pass@h:80/x",
+            "https/pass@h/x?secret",
+            "https/h/x?secret",
+            "https:pass@h/x?secret",
+            "https@pass@h",
+            "s3?secret",
+            "pass@h",
         ] {
             let error = Address::parse(wrong).expect_err("it is no URL");
             let said = format!("{error} {} {error:?}", error.hint());
             assert!(!said.contains("pass") && !said.contains("secret"), "{said}");
             assert!(!shown(wrong).to_string_lossy().contains("secret"));
             let (is_url, is_nearly) = (is_url(Path::new(wrong)), is_nearly_url(Path::new(wrong)));
-            assert!(is_url != is_nearly || !wrong.trim().starts_with("https:"), "{wrong}");
+            let is_known = ["https", "s3"].iter().any(|name| wrong.trim().starts_with(name));
+            assert_eq!(is_url != is_nearly, is_known, "{wrong}");
         }
     }
 
@@ -250,7 +313,19 @@ mod tests {
         }
         // In Latin-1: its name as text would be that of another object.
         assert!(Address::parse("https://h/a/caf%E9.gguf").expect("a URL").split().is_none());
+        // Nor is this the name of an object of the folder.
+        for url in
+            ["https://h/a/b%2Fc", "https://h/b%2F..%2Fc", "https://h/%2Fetc%2Fx", "s3://b/%2F"]
+        {
+            assert!(Address::parse(url).expect("a URL").split().is_none(), "{url}");
+        }
         let folder = Address::parse("https://h/a").expect("a URL");
+        // S3 takes a plus sign in a path for a blank.
+        let object = folder.join(Path::new("b+c (1)/~d-e._f&=:@,;!$'*"));
+        let path = "/a/b%2Bc%20%281%29/~d-e._f%26%3D%3A%40%2C%3B%21%24%27%2A";
+        assert_eq!(object.url().path(), path);
+        let object = folder.join(Path::new(OsStr::from_bytes(b"caf\xe9/\xff")));
+        assert_eq!(object.url().path(), "/a/caf%E9/%FF", "byte for byte");
         let object = folder.join(Path::new("b?/c#"));
         assert_eq!(object.url().as_str(), "https://h/a/b%3F/c%23");
         assert_eq!(object.name(), Path::new("https://h/a/b?/c#"));

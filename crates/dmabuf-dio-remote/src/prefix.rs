@@ -55,7 +55,9 @@ impl Prefix {
     /// [`Error::Content`](dmabuf_dio::Error::Content).
     pub fn around(url: &str, settings: &Settings) -> Result<(Arc<Self>, String)> {
         let address = Address::parse(url)?;
-        let none = || Trouble::Address("it names no object, or one whose name is not UTF-8".into());
+        let none = || {
+            Trouble::Address("it names no object, or its name has a / (%2F) or is not UTF-8".into())
+        };
         let split = address.split().ok_or_else(none);
         let (folder, name) = split.map_err(|trouble| failed(address.name(), 0..0, &trouble))?;
         Ok((Self::at(&folder, settings)?, name))
@@ -128,7 +130,8 @@ pub(crate) fn key_of(
     start: &object_store::path::Path,
     name: &Path,
 ) -> Result<object_store::path::Path, Trouble> {
-    let name = name.to_string_lossy();
+    let text = || Trouble::Names(format!("the name {} is not UTF-8", name.display()));
+    let name = name.to_str().ok_or_else(text)?;
     let key = if start.as_ref().is_empty() { name.into() } else { format!("{start}/{name}") };
     object_store::path::Path::parse(&key).map_err(|error| of_key(&error))
 }
@@ -205,6 +208,9 @@ impl Folder for Prefix {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
@@ -228,5 +234,8 @@ mod tests {
         assert_eq!(key_of(&start, Path::new(name)).expect("a key").as_ref(), format!("p/{name}"));
         let error = key_of(&start, Path::new("a/../b")).expect_err("no key");
         assert!(!error.passes() && matches!(error, Trouble::Names(_)), "{error:?}");
+        // Keys are text: another character would name another object.
+        let name = Path::new(OsStr::from_bytes(b"caf\xe9"));
+        assert!(matches!(key_of(&start, name), Err(Trouble::Names(_))));
     }
 }

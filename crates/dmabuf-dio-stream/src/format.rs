@@ -17,7 +17,9 @@ pub enum Encoding {
 }
 
 /// The layout of a sample in memory, as in `in_voltage0_type`: `le:s12/16>>4`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// `be:s8/8>>0` equals `le:s8/8>>0`: a byte has no order.
+#[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Format {
     /// Whether the most significant byte comes first.
@@ -33,6 +35,18 @@ pub struct Format {
     /// Number of consecutive values.
     pub repeat: u32,
 }
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |format: &Self| {
+            let Self { big_endian, kind, bits, storage_bits, shift, repeat } = *format;
+            (big_endian && storage_bits > 8, kind, bits, storage_bits, shift, repeat)
+        };
+        parts(self) == parts(other)
+    }
+}
+
+impl Eq for Format {}
 
 impl Format {
     /// Parses the content of a `type` file.
@@ -129,6 +143,13 @@ mod tests {
                 repeat: 1
             }
         );
+        // A byte has no order, but it is shown as the driver writes it.
+        let byte = |text| Format::parse(text).expect("a format");
+        assert_eq!(byte("be:s8/8>>0"), byte("le:s8/8>>0"));
+        assert_eq!(byte("be:u4/8X3>>2"), byte("le:u4/8X3>>2"));
+        assert_eq!(byte("be:s8/8").to_string(), "be:s8/8>>0");
+        assert_ne!(byte("be:s8/16"), byte("le:s8/16"));
+        assert_ne!(byte("le:s8/8"), byte("le:u8/8"));
         let repeated = Format::parse("be:u32/32X4>>0").expect("a format");
         assert_eq!((repeated.repeat, repeated.bytes(), repeated.big_endian), (4, 16, true));
         assert_eq!(Format::parse("le:s64/64").map(|format| format.shift), Some(0));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use dmabuf_dio::Error;
-use dmabuf_dio_remote::{Settings, Sums, is_nearly_url};
+use dmabuf_dio_remote::{Settings, Sums};
 use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use dmabuf_dio_terminal::signals;
 use dmabuf_dio_terminal::size::parse_size;
 use sha2::{Digest as _, Sha256};
 
-use super::url::{is_prefix, is_url, shown};
+use super::url::{is_mistyped, is_prefix, is_url, shown};
 
 /// Variables that lead the same URL to another server.
 const ENDPOINTS: [&str; 8] = [
@@ -68,7 +68,7 @@ impl RemoteArgs {
 
     /// Fails if an option does not fit what is loaded.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
-        if is_nearly_url(path) && !path.exists() {
+        if is_mistyped(path) {
             let what =
                 format!("{}: there is no such file, and it is no URL", shown(path).display());
             return Err(Failure::new(USAGE, what, "write s3://BUCKET/KEY or https://HOST/PATH"));
@@ -121,6 +121,19 @@ impl RemoteArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mistyped_urls_are_refused_without_their_secrets() {
+        let check = |path: &str| RemoteArgs::default().check(Path::new(path));
+        for path in ["https//secret@h/x", "https//h/x?secret", "s3?secret", "https:/h/x?secret"] {
+            let failure = check(path).expect_err("it is no URL");
+            assert!(!format!("{failure:?}").contains("secret"), "{failure:?}");
+        }
+        for path in ["https/x", "s3/b/k", "https://h/x"] {
+            assert!(check(path).is_ok(), "{path}");
+        }
+        assert_eq!(shown(Path::new("https/x")), Path::new("https/x"));
+    }
 
     #[test]
     fn digest_depends_on_the_query_and_on_sums() {

@@ -13,12 +13,15 @@ pub(crate) fn is_prefix(path: &Path) -> bool {
     is_url(path) && path.to_str().is_some_and(is_folder)
 }
 
+/// Whether it was to be a URL: there is no file of that name.
+pub(crate) fn is_mistyped(path: &Path) -> bool {
+    dmabuf_dio_remote::is_nearly_url(path) && !path.exists()
+}
+
 /// A path as it is shown: URLs without what may be secret.
 pub(crate) fn shown(path: &Path) -> PathBuf {
     match path.to_str() {
-        Some(url) if is_url(path) || dmabuf_dio_remote::is_nearly_url(path) => {
-            dmabuf_dio_remote::shown(url)
-        }
+        Some(url) if is_url(path) || is_mistyped(path) => dmabuf_dio_remote::shown(url),
         _ => path.to_owned(),
     }
 }

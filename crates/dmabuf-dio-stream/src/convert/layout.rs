@@ -133,10 +133,7 @@ impl FromStr for SampleType {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains(':') {
-            let format: Format = text.parse()?;
-            // A byte has no order, in a name neither.
-            let big_endian = format.big_endian && format.storage_bits > 8;
-            return Ok(Self { complex: false, format: Format { big_endian, ..format } });
+            return Ok(Self { complex: false, format: text.parse()? });
         }
         named(text).ok_or_else(|| {
             format!(
@@ -167,14 +164,13 @@ fn named(text: &str) -> Option<SampleType> {
         "f64" => (Encoding::Float, 64),
         _ => return None,
     };
-    // A byte has no order.
-    let big_endian = big_endian && bits > 8;
     let format = Format { big_endian, kind, bits, storage_bits: bits, shift: 0, repeat: 1 };
     Some(SampleType { complex, format })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Converter;
     use super::*;
 
     #[test]
@@ -215,6 +211,19 @@ mod tests {
         }
         let packed: SampleType = "be:s12/16>>4".parse().expect("a format");
         assert_eq!((packed.sigmf().as_deref(), packed.is_plain()), (Some("ri16_be"), false));
+    }
+
+    #[test]
+    fn bytes_are_not_converted_for_their_order() {
+        let device = Layout::of(&[Format::parse("be:s8/8>>0").expect("as a driver has it")]);
+        for text in ["be:s8/8", "le:s8/8", "i8", "i8_be"] {
+            let file = text.parse::<SampleType>().expect(text).format;
+            let file = Layout::uniform(file, 1);
+            assert_eq!(device, file, "{text}");
+            let converter = Converter::new(device.clone(), file).expect("a conversion");
+            assert!(converter.is_identity(), "{text}");
+        }
+        assert_eq!(device.to_string(), "be:s8/8>>0 x 1");
     }
 
     #[test]

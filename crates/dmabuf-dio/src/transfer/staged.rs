@@ -118,26 +118,43 @@ impl Stage<'_> {
     }
 }
 
-impl ring::Buffer for Stage<'_> {
-    fn prepare(&mut self, ring: &Ring, end: u64, so_far: Progress) -> Result<bool> {
+impl Stage<'_> {
+    /// Makes room for the requests up to `end`, or returns `false`. `submit` is called before anything is copied.
+    pub(super) fn make_room(
+        &mut self,
+        end: u64,
+        so_far: Progress,
+        submit: impl FnOnce(),
+    ) -> Result<bool> {
         let in_the_way = end.saturating_sub(self.window.len());
         if in_the_way > so_far.done {
             return Ok(false);
         }
         if in_the_way > self.copied {
-            // This keeps the disk busy. Requests that are not submitted now are submitted later.
-            ring.submit_some();
+            submit();
             self.copy(in_the_way)?;
         }
         Ok(true)
     }
 
-    fn meanwhile(&mut self, ring: &Ring, so_far: Progress) -> Result<()> {
+    /// Copies a part of what has been read, likewise.
+    pub(super) fn copy_some(&mut self, so_far: Progress, submit: impl FnOnce()) -> Result<()> {
         if so_far.done <= self.copied {
             return Ok(());
         }
-        ring.submit_some();
+        submit();
         self.copy(so_far.done.min(self.copied + STEP))
+    }
+}
+
+/// Submitting keeps the disk busy. Requests that are not submitted now are submitted later.
+impl ring::Buffer for Stage<'_> {
+    fn prepare(&mut self, ring: &Ring, end: u64, so_far: Progress) -> Result<bool> {
+        self.make_room(end, so_far, || ring.submit_some())
+    }
+
+    fn meanwhile(&mut self, ring: &Ring, so_far: Progress) -> Result<()> {
+        self.copy_some(so_far, || ring.submit_some())
     }
 
     fn place(&self, offset: u64) -> (u16, u64, u64) {
@@ -162,16 +179,13 @@ mod tests {
     const WINDOW: u64 = 8 << 10;
     const LEN: u64 = 20 << 10;
 
-    /// A staging buffer filled with `byte`, and an empty ring.
-    fn stage(buf: &Shared, byte: u8) -> Option<(Stage<'_>, Ring)> {
-        let uring =
-            lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
+    /// A staging buffer filled with `byte`.
+    fn stage(buf: &Shared, byte: u8) -> Stage<'_> {
         let memory = Arc::new(Mapping::anonymous(WINDOW).expect("memory"));
-        let ring = Ring::new(uring, lend::Memory::process(&memory));
         let window = Window { memory, end: LEN };
         let stage = Stage { window, buf, end: LEN, copied: 0 };
         fill(&stage, byte);
-        Some((stage, ring))
+        stage
     }
 
     /// Fills the stage as a disk would.
@@ -193,9 +207,9 @@ mod tests {
     #[test]
     fn stage_never_overwrites_uncopied_bytes() {
         let buf = Shared::memfd(LEN).expect("a memfd");
-        let Some((mut stage, ring)) = stage(&buf, 1) else { return };
+        let mut stage = stage(&buf, 1);
         let prepare = |stage: &mut Stage<'_>, end, done| {
-            stage.prepare(&ring, end, Progress { done, idle: false }).expect("copied")
+            stage.make_room(end, Progress { done, idle: false }, || ()).expect("copied")
         };
         assert!(prepare(&mut stage, WINDOW, 0), "it is empty");
         assert_eq!(arrived(&buf, 1), 0, "and nothing has been read");
@@ -218,9 +232,9 @@ mod tests {
     #[test]
     fn completed_bytes_are_copied_during_the_transfer() {
         let buf = Shared::memfd(LEN).expect("a memfd");
-        let Some((mut stage, ring)) = stage(&buf, 3) else { return };
+        let mut stage = stage(&buf, 3);
         for (done, there) in [(0, 0), (100, 100), (100, 100), (4096, 4096)] {
-            stage.meanwhile(&ring, Progress { done, idle: false }).expect("copied");
+            stage.copy_some(Progress { done, idle: false }, || ()).expect("copied");
             assert_eq!(arrived(&buf, 3), there);
         }
     }
@@ -228,7 +242,7 @@ mod tests {
     #[test]
     fn stage_offsets_wrap_within_the_window() {
         let buf = Shared::memfd(LEN).expect("a memfd");
-        let Some((stage, _)) = stage(&buf, 0) else { return };
+        let stage = stage(&buf, 0);
         let place = |offset| {
             let (buffer, at, limit) = stage.place(offset);
             assert_eq!(buffer, 0);
