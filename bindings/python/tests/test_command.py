@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_commands_inherit_no_ignored_signals(file: Path) -> None:
     assert ignored == own & ~pythons, done
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell has what it starts in the background ignore SIGINT, and so has this one, then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_it_without_a_traceback(file: Path, number: signal.Signals) -> None:
     """The command that it runs has begun, so that Python is not starting any more. It waits for that command, which has a path."""
@@ -85,6 +95,7 @@ def test_signal_ends_it_without_a_traceback(file: Path, number: signal.Signals) 
     assert b"Traceback" not in stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_load_is_the_commands_failure(file: Path) -> None:
     """Python's own handler of SIGINT would raise in the end. A lease has the load wait as it opens the file."""
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)
