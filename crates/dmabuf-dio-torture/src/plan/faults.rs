@@ -52,13 +52,20 @@ impl Sketch {
             return (self.heap(pages), pages);
         }
         let buf = self.random.in_range(0..BUFFERS as u64);
-        self.load_file(buf, pages, (0, 0), 0, 1);
+        self.load_file((buf, 0), pages, (0, 0), 0, 1);
         (buf, pages)
     }
 
-    /// A LOAD of the first file, and its buffer is attached.
-    fn load_file(&mut self, buf: u64, pages: u64, shape: (u64, u64), gather: u64, direct: u64) {
-        let (file, at, length, (chunk, depth)) = (0, 0, pages * P, shape);
+    /// A LOAD of a file's first pages, and its buffer is attached.
+    pub(super) fn load_file(
+        &mut self,
+        (buf, file): (u64, u64),
+        pages: u64,
+        shape: (u64, u64),
+        gather: u64,
+        direct: u64,
+    ) {
+        let (at, length, (chunk, depth)) = (0, pages * P, shape);
         let (writable, other) = (1, 0);
         self.buffers[buf as usize] = Some(pages);
         self.ops.push(Op::Load {
@@ -88,7 +95,7 @@ impl Sketch {
             match self.random.in_range(0..4) {
                 0 => {
                     let buf = self.random.in_range(0..BUFFERS as u64);
-                    self.load_file(buf, pages, (chunk, depth), 1, direct);
+                    self.load_file((buf, 0), pages, (chunk, depth), 1, direct);
                 }
                 1 => {
                     let next = self.random.pick(&[Load, Read, Write, Slot]);

@@ -72,22 +72,7 @@ impl Sketch {
         // Kernels without heaps have these only.
         let (buf, file, pages) = (self.random.in_range(0..BUFFERS as u64), 2, 24);
         self.whole_file(file, pages);
-        self.buffers[buf as usize] = Some(pages);
-        let (at, length, chunk, depth, gather, direct) = (0, pages * P, 0, 0, 0, 1);
-        let (writable, other) = (1, 0);
-        self.ops.push(Op::Load {
-            buf,
-            file,
-            at,
-            length,
-            chunk,
-            depth,
-            gather,
-            direct,
-            writable,
-            other,
-        });
-        self.ops.push(Op::Attach { buf });
+        self.load_file((buf, file), pages, (0, 0), 0, 1);
     }
 
     /// What happens during the next call.
